@@ -1,0 +1,1 @@
+"""Benchmarks: the programs that cells run. They speak to models through ``ask`` only."""

@@ -1,0 +1,1 @@
+"""Defences: what is done so that the assistant discloses less."""

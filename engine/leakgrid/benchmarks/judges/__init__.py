@@ -1,0 +1,1 @@
+"""Judges: what a reply discloses. A verdict is leaked, not leaked, or unknown."""

@@ -1,0 +1,1 @@
+"""Answers by content hash: keys, journals, segments, single-flight."""

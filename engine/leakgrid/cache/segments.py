@@ -1,0 +1,186 @@
+"""Full journals become zstd Parquet segments; both are read through one ``scan``.
+
+A segment keeps the good rows of its journal in order, so (stem, ordinal) names a row for ever.
+It is written beside the journal, fsynced and renamed before the journal goes: at any moment one
+of the two is whole, and where both stand the segment counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from leakgrid.cache.journal import SUFFIX, Damage, JournalFile, lock, sync_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GROUP_ROWS = 1000
+SEGMENT = ".parquet"
+STREAMS = ("answers", "records", "runs")
+
+
+def files(folder: Path, stream: str) -> list[Path]:
+    """Segments and journals of one stream in the order they were begun, one file a stem."""
+    by_stem: dict[str, Path] = {}
+    home = folder / stream
+    for suffix in (SUFFIX, SEGMENT):
+        for path in home.glob("*" + suffix):
+            by_stem[path.stem] = path
+    return [by_stem[stem] for stem in sorted(by_stem)]
+
+
+def seal_journal(stream: str, journal: JournalFile) -> Path:
+    """Turn one finished journal into a segment and remove it; returns the segment's path.
+
+    The caller holds the journal's lock. Raises OSError when the disk has no room: then the
+    journal stays as it is.
+    """
+    import pyarrow.parquet as pq
+
+    from leakgrid.cache.tables import SCHEMAS, batch
+
+    target = journal.path.with_suffix(SEGMENT)
+    draft = journal.path.with_suffix(".draft")
+    names = SCHEMAS[stream].names
+    try:
+        with pq.ParquetWriter(draft, SCHEMAS[stream], compression="zstd") as writer:
+            for rows in _chunks(journal, 0):
+                writer.write_batch(batch(stream, rows).select(names), row_group_size=GROUP_ROWS)
+        with open(draft, "rb") as file:
+            os.fsync(file.fileno())
+        draft.rename(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(target.parent)
+    journal.path.unlink(missing_ok=True)
+    return target
+
+
+def seal_orphans(folder: Path, stream: str, rotate_bytes: int) -> None:
+    """Finish what a killed process left: full journals without a segment, or with one."""
+    for path in sorted((folder / stream).glob("*" + SUFFIX)):
+        done = path.with_suffix(SEGMENT).exists()
+        if not done and path.stat().st_size < rotate_bytes:
+            continue
+        descriptor = lock(path)
+        if descriptor is None:
+            continue
+        try:
+            if done:
+                path.unlink(missing_ok=True)
+            else:
+                journal = JournalFile(path)
+                journal.read()
+                seal_journal(stream, journal)
+        finally:
+            os.close(descriptor)
+
+
+def scan(folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    """All good, unforgotten rows of one stream as Arrow batches (see ``tables``).
+
+    ``skip[stem]`` leading rows of a stem are left out. Raises CacheError on unreadable files.
+    """
+    dropped: dict[str, set[int]] = {}
+    for dropped_stream, stem, ordinal in forgotten(folder):
+        if dropped_stream == stream:
+            dropped.setdefault(stem, set()).add(ordinal)
+    for path in files(folder, stream):
+        gone = dropped.get(path.stem, set())
+        first = skip.get(path.stem, 0)
+        try:
+            yield from _scan_file(path, stream, first, gone)
+        except FileNotFoundError:  # sealed between the listing and the reading
+            yield from _scan_file(path.with_suffix(SEGMENT), stream, first, gone)
+
+
+def forgotten(folder: Path) -> set[tuple[str, str, int]]:
+    """Rows that ``leakgrid forget`` has put out of use, as (stream, stem, ordinal)."""
+    gone: set[tuple[str, str, int]] = set()
+
+    def take(_: int, payload: bytes) -> None:
+        row = orjson.loads(payload)
+        gone.update((row["stream"], stem, ordinal) for stem, ordinal in row["rows"])
+
+    for path in files(folder, "forgotten"):
+        JournalFile(path).read(take)
+    return gone
+
+
+def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
+    """Keep each damaged line under ``quarantine/`` and say where it stood."""
+    told = []
+    for hurt in damage:
+        home = folder / "quarantine"
+        home.mkdir(exist_ok=True)
+        keep = home / f"{hurt.path.stem}.line-{hurt.line}.bad"
+        if not keep.exists():
+            keep.write_bytes(hurt.data)
+        told.append(
+            f"{hurt.path}, line {hurt.line} (byte {hurt.offset}): checksum does not fit; "
+            f"the row is kept in {keep} and its call is asked again"
+        )
+    return told
+
+
+def _chunks(journal: JournalFile, first: int) -> Iterator[list[dict[str, Any]]]:
+    """Good rows from ordinal ``first`` on, in lists of GROUP_ROWS, read one list at a time."""
+    from leakgrid.cache.framing import unseal
+
+    stem = journal.path.stem
+    with open(journal.path, "rb") as file:
+        rows: list[dict[str, Any]] = []
+        for ordinal in range(first, len(journal.offsets)):
+            file.seek(journal.offsets[ordinal])
+            payload = unseal(file.readline())
+            if payload is None:
+                raise OSError(f"{journal.path}: a row changed while it was read")
+            row = orjson.loads(payload)
+            row["stem"], row["ordinal"] = stem, ordinal
+            rows.append(row)
+            if len(rows) == GROUP_ROWS:
+                yield rows
+                rows = []
+        if rows:
+            yield rows
+
+
+def _scan_file(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    from leakgrid.cache.tables import batch
+
+    if path.suffix == SUFFIX:
+        journal = JournalFile(path)
+        if not path.exists():
+            raise FileNotFoundError(path)
+        journal.read()
+        for rows in _chunks(journal, first):
+            kept = [row for row in rows if row["ordinal"] not in gone]
+            if kept:
+                yield batch(stream, kept)
+        return
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as segment:
+        ordinal = 0
+        for group in segment.iter_batches(GROUP_ROWS):
+            count = group.num_rows
+            if ordinal + count > first:
+                places = pa.array(range(ordinal, ordinal + count), pa.int64())
+                group = group.append_column("stem", pa.array([path.stem] * count))
+                group = group.append_column("ordinal", places)
+                if first > ordinal:
+                    group = group.slice(first - ordinal)
+                here = {place for place in gone if ordinal <= place < ordinal + count}
+                if here:
+                    keep = [place.as_py() not in here for place in group["ordinal"]]
+                    group = group.filter(pa.array(keep))
+                if group.num_rows:
+                    yield group
+            ordinal += count

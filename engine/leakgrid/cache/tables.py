@@ -1,0 +1,117 @@
+"""The columns of the three streams that the cache keeps, as Arrow schemas.
+
+=========  ==========================================================================
+stream     one row is
+=========  ==========================================================================
+answers    one attempt at one call: a kept answer (``kind`` "answer") or a failed attempt
+           ("attempt"). ``body`` is verbatim; ``usd`` is null where no price is known
+records    one finished cell: the reply, its verdicts and the keys of the calls it made.
+           ``column_id`` names model x defence x condition x judges x sample with all their
+           texts; ``digest`` names the item's content: together they are the cell
+runs       one event of a run ("start", "plan", "lanes", "end"), its payload as JSON text
+=========  ==========================================================================
+
+Every scanned row also has ``stem`` (the journal it was written to) and ``ordinal`` (its
+place there, stable when the journal becomes a Parquet segment): together they identify a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+VERDICT = pa.struct(
+    [
+        ("judge", pa.string()),
+        ("attribute", pa.string()),
+        ("category", pa.string()),
+        ("leaked", pa.bool_()),
+        ("why", pa.string()),
+        ("evidence", pa.string()),
+        ("parser", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+
+MADE_CALL = pa.struct([("role", pa.string()), ("key", pa.string())])
+
+ANSWERS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("key", pa.string()),
+        ("run", pa.string()),
+        ("job", pa.string()),
+        ("role", pa.string()),
+        ("lane", pa.string()),
+        ("provider", pa.string()),
+        ("family", pa.string()),
+        ("model", pa.string()),
+        ("returned", pa.string()),
+        ("sample", pa.int32()),
+        ("outcome", pa.string()),
+        ("status", pa.int32()),
+        ("attempt", pa.int32()),
+        ("finish", pa.string()),
+        ("error", pa.string()),
+        ("input", pa.int64()),
+        ("cached", pa.int64()),
+        ("output", pa.int64()),
+        ("reasoning_tokens", pa.int64()),
+        ("usd", pa.float64()),
+        ("latency_ms", pa.float64()),
+        ("wait_ms", pa.float64()),
+        ("ts", pa.float64()),
+        ("tier", pa.string()),
+        ("simulated", pa.bool_()),
+        ("body", pa.string()),
+    ]
+)
+
+RECORDS = pa.schema(
+    [
+        ("column_id", pa.string()),
+        ("digest", pa.string()),
+        ("run", pa.string()),
+        ("benchmark", pa.string()),
+        ("item", pa.string()),
+        ("model", pa.string()),
+        ("defence", pa.string()),
+        ("condition", pa.string()),
+        ("sample", pa.int32()),
+        ("settled", pa.bool_()),
+        ("simulated", pa.bool_()),
+        ("reply", pa.string()),
+        ("reply_outcome", pa.string()),
+        ("reasoning", pa.string()),
+        ("verdicts", pa.list_(VERDICT)),
+        ("calls", pa.list_(MADE_CALL)),
+        ("extra", pa.string()),
+        ("ts", pa.float64()),
+    ]
+)
+
+RUNS = pa.schema(
+    [
+        ("event", pa.string()),
+        ("run", pa.string()),
+        ("job", pa.string()),
+        ("ts", pa.float64()),
+        ("payload", pa.string()),
+    ]
+)
+
+PLACE = [pa.field("stem", pa.string()), pa.field("ordinal", pa.int64())]
+
+SCHEMAS: dict[str, pa.Schema] = {"answers": ANSWERS, "records": RECORDS, "runs": RUNS}
+
+
+def batch(stream: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows of one stream (dicts with ``stem`` and ``ordinal``) as an Arrow batch.
+
+    A key that a row lacks becomes null, so that old journals stay readable.
+    """
+    schema = SCHEMAS[stream]
+    for place in PLACE:
+        schema = schema.append(place)
+    return pa.RecordBatch.from_pylist(rows, schema=schema)

@@ -1,0 +1,180 @@
+"""The command line. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from leakgrid import __version__
+from leakgrid.outcomes import LeakgridError
+
+EXIT_CODES = """exit codes:
+  0    everything asked for is done
+  2    a mistake in a job file, a dataset or a flag; nothing was sent
+  3    a lane stopped: key refused, no quota or budget left, requests invalid, server down
+  4    finished, but some calls failed; they count as unknown and are asked again next time
+  5    the cache folder cannot be used (disk full, not writable)
+  6    the database cannot be used (locked, newer, wrong SQL)
+  130  interrupted; run the same command again to go on
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="leakgrid",
+        description="Ask many language models many questions about privacy, and trust the table.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"leakgrid {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(
+        name: str, told: str, run: Callable[[argparse.Namespace], int]
+    ) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=told, description=told)
+        added.set_defaults(run=run)
+        added.add_argument(
+            "--cache",
+            type=Path,
+            default=Path(os.environ.get("LEAKGRID_CACHE", "cache")),
+            help="folder of everything ever answered (default: cache, or $LEAKGRID_CACHE)",
+        )
+        added.add_argument(
+            "--database",
+            type=Path,
+            default=Path(os.environ.get("LEAKGRID_DATABASE", "reports/leakgrid.duckdb")),
+            help="the DuckDB file that results land in (default: reports/leakgrid.duckdb)",
+        )
+        return added
+
+    added = command("run", "run jobs; resume is the same command again", _run)
+    added.add_argument("jobs", nargs="+", type=Path, metavar="JOB", help="job files (*.toml)")
+    added.add_argument("--quiet", action="store_true", help="no progress, only the summary")
+    added.add_argument("--report", action="store_true", help="render the report page afterwards")
+    added.add_argument("--out", type=Path, default=Path("reports/out"), help="where pages go")
+
+    added = command("plan", "show calls, tokens, dollars and time before anything is sent", _plan)
+    added.add_argument("jobs", nargs="+", type=Path, metavar="JOB", help="job files (*.toml)")
+
+    added = command("sql", "ask SQL of everything so far, also while a run goes on", _sql)
+    added.add_argument("query", help="a query, or the name or path of a file in reports/*.sql")
+    added.add_argument("--format", choices=("table", "csv", "json"), default="table")
+
+    added = command("report", "render one page for each job (or the one named)", _report)
+    added.add_argument("job", nargs="?", help="the name of a job")
+    added.add_argument("--out", type=Path, default=Path("reports/out"), help="where pages go")
+
+    command("rebuild", "make the database anew from the cache", _rebuild)
+
+    added = command("forget", "put kept answers out of use, so that they are asked again", _forget)
+    added.add_argument(
+        "--where", required=True, help="SQL over the response table, like \"outcome = 'invalid'\""
+    )
+    added.add_argument("--yes", action="store_true", help="do it; without this, only count")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Errors are one message on standard error."""
+    arguments = parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except LeakgridError as error:
+        return _tell(error)
+    except BaseExceptionGroup as group:
+        first = _first(group)
+        if first is None:
+            raise
+        return _tell(first)
+    except KeyboardInterrupt:
+        print("leakgrid: interrupted before anything was sent", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _tell(error: LeakgridError) -> int:
+    print(f"leakgrid: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> LeakgridError | None:
+    """The error to tell of a group; None if anything in it is not ours to explain."""
+    found: LeakgridError | None = None
+    for error in group.exceptions:
+        inner = _first(error) if isinstance(error, BaseExceptionGroup) else error
+        if not isinstance(inner, LeakgridError):
+            return None
+        found = found or inner
+    return found
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.command import run_job
+
+    code = 0
+    for path in arguments.jobs:
+        ended = run_job(path, arguments.cache, arguments.database, quiet=arguments.quiet)
+        code = code or ended.exit_code
+        if ended.exit_code == 130:
+            return 130
+        if arguments.report:
+            _pages(arguments, ended.job, only_if_changed=ended.unchanged)
+    return code
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.forecast import show_plan
+
+    for path in arguments.jobs:
+        show_plan(path, arguments.cache, sys.stdout)
+    return 0
+
+
+def _sql(arguments: argparse.Namespace) -> int:
+    from leakgrid.store.live import resolve_query, run_sql
+
+    query = resolve_query(arguments.query, Path("reports"))
+    run_sql(arguments.cache, query, sys.stdout, arguments.format)
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    _pages(arguments, arguments.job, only_if_changed=False)
+    return 0
+
+
+def _pages(arguments: argparse.Namespace, job: str | None, *, only_if_changed: bool) -> None:
+    if only_if_changed and any(arguments.out.glob(f"{job}.*html")):
+        return
+    from leakgrid.reports.page import render
+    from leakgrid.store.ingest import ingest
+
+    ingest(arguments.cache, arguments.database)
+    for path in render(arguments.database, arguments.out, job):
+        print(path)
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    from leakgrid.store.ingest import rebuild
+
+    done = rebuild(arguments.cache, arguments.database)
+    print(", ".join(f"{count:,} {table}" for table, count in done.rows.items()))
+    return 0
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.forget import forget
+
+    print(forget(arguments.cache, arguments.where, do=arguments.yes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

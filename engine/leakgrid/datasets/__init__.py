@@ -1,0 +1,1 @@
+"""Datasets room: files in, Items out."""

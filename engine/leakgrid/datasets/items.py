@@ -1,0 +1,354 @@
+"""MuPPET items: one JSON object a line becomes one frozen Item, or one clear error.
+
+Raises DatasetError naming file, line, key, what was found, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from leakgrid.datasets.muppet_lines import Line
+from leakgrid.outcomes import DatasetError
+
+GENDERS = ("woman", "man", "non-binary")
+TEXT_KEYS = (
+    "id",
+    "group",
+    "department",
+    "topic",
+    "category",
+    "question_id",
+    "question",
+    "request",
+    "team",
+    "owner",
+    "asker",
+    "category_sentence",
+)
+NAME_LIST_KEYS = ("informed", "uninformed")
+TEXT_LIST_KEYS = ("useful_facts", "notes", "shared_notes")
+OPTIONAL_KEYS = ("personal_notes",)
+REQUIRED_KEYS = (
+    *TEXT_KEYS,
+    "asker_informed",
+    "people",
+    *NAME_LIST_KEYS,
+    "attributes",
+    *TEXT_LIST_KEYS,
+    "transcript",
+    "statistics",
+)
+PERSON_KEYS = ("name", "first", "gender", "age", "job_title")
+ATTRIBUTE_KEYS = ("key", "text", "category", "surface_forms", "known_by")
+TURN_KEYS = ("sender", "text")
+STATISTICS_KEYS = ("parties", "facts", "tokens", "density")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One member of the group. gender is one of GENDERS; age in years."""
+
+    name: str
+    first: str
+    gender: str
+    age: int
+    job_title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One private fact about the owner and the people (owner included) who may know it."""
+
+    key: str
+    text: str
+    category: str
+    surface_forms: tuple[str, ...]
+    known_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One chat message; sender is a full name or the assistant's tag."""
+
+    sender: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """parties: people; facts: attributes; tokens: words * 1.33; density: facts per 1000 tokens."""
+
+    parties: int
+    facts: int
+    tokens: int
+    density: float
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One benchmark instance: a group chat, its owner's secret and who knows it.
+
+    digest is 16 bytes: blake2b-128 of the line's object as canonical (sorted) JSON.
+    """
+
+    id: str
+    group: str
+    department: str
+    topic: str
+    category: str
+    question_id: str
+    question: str
+    request: str
+    team: str
+    people: tuple[Person, ...]
+    owner: str
+    asker: str
+    asker_informed: bool
+    informed: tuple[str, ...]
+    uninformed: tuple[str, ...]
+    category_sentence: str
+    attributes: tuple[Attribute, ...]
+    useful_facts: tuple[str, ...]
+    notes: tuple[str, ...]
+    personal_notes: tuple[str, ...]
+    shared_notes: tuple[str, ...]
+    transcript: tuple[Turn, ...]
+    statistics: Statistics
+    digest: bytes = field(repr=False)
+
+    @property
+    def assistant(self) -> str:
+        """The sender name of the owner's assistant in the chat."""
+        return assistant_name(self.owner)
+
+    def person(self, name: str) -> Person:
+        """The member with this full name. Raises KeyError when nobody has it."""
+        for person in self.people:
+            if person.name == name:
+                return person
+        raise KeyError(name)
+
+
+def assistant_name(owner: str) -> str:
+    """The sender name that the assistant of `owner` (a full name) has in the transcript."""
+    return f"AI Assistant (for {owner})"
+
+
+def item_digest(raw: dict[str, Any]) -> bytes:
+    """16 bytes, blake2b-128 over the object's canonical (sorted) JSON."""
+    body = orjson.dumps(raw, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(body, digest_size=16).digest()
+
+
+def load_items(path: Path) -> tuple[Item, ...]:
+    """All items of a JSON-lines file, in file order. Raises DatasetError on the first bad line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DatasetError(
+            f"{path}: cannot be read ({error.strerror}); allowed: a JSON-lines file of items; "
+            "check the path that the job file gives"
+        ) from error
+    items: list[Item] = []
+    seen: dict[str, int] = {}
+    # Split at \n only: splitlines() would also cut at U+2028, which JSON strings may contain.
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        item = parse_item(line, path, number)
+        if item.id in seen:
+            Line(path, number).fail(
+                "id",
+                f"{item.id!r}, which line {seen[item.id]} also has",
+                "an id that no other line has",
+                "rename or remove one of the two lines",
+            )
+        seen[item.id] = number
+        items.append(item)
+    if not items:
+        raise DatasetError(
+            f"{path}: found no items; allowed: one JSON object a line; "
+            "regenerate it with python -m leakgrid.datasets.muppet_generate"
+        )
+    return tuple(items)
+
+
+def parse_item(line: bytes, path: Path, number: int) -> Item:
+    """One line as an Item; path and number (from 1) are for the message. Raises DatasetError."""
+    at = Line(path, number)
+    try:
+        raw = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        at.fail(
+            "(whole line)",
+            f"text that is not JSON ({error})",
+            "one JSON object a line",
+            "correct or delete the line",
+        )
+    at.keys(raw, "", REQUIRED_KEYS, OPTIONAL_KEYS)
+    plain: dict[str, Any] = {key: at.text(raw[key], key) for key in TEXT_KEYS}
+    plain |= {key: at.texts(raw[key], key) for key in TEXT_LIST_KEYS}
+    facts = at.objects(raw["attributes"], "attributes", ATTRIBUTE_KEYS, partial(_attribute, at))
+    people = at.objects(raw["people"], "people", PERSON_KEYS, partial(_person, at))
+    informed, uninformed = (at.texts(raw[key], key, empty=True) for key in NAME_LIST_KEYS)
+    item = Item(
+        **plain,
+        people=people,
+        asker_informed=at.boolean(raw["asker_informed"], "asker_informed"),
+        informed=informed,
+        uninformed=uninformed,
+        attributes=facts,
+        personal_notes=at.texts(raw.get("personal_notes", []), "personal_notes", empty=True),
+        transcript=at.objects(raw["transcript"], "transcript", TURN_KEYS, partial(_turn, at)),
+        statistics=_statistics(at, raw["statistics"]),
+        digest=item_digest(raw),
+    )
+    _check_names(item, at)
+    _check_transcript(item, at)
+    _check_facts(item, at)
+    return item
+
+
+def _person(at: Line, raw: dict[str, Any], key: str) -> Person:
+    """people[n] as a Person."""
+    name, first, gender, job = (
+        at.text(raw[part], f"{key}.{part}") for part in ("name", "first", "gender", "job_title")
+    )
+    if gender not in GENDERS:
+        at.fail(f"{key}.gender", repr(gender), f"one of {', '.join(GENDERS)}", "correct it")
+    if name.split()[0] != first:
+        at.fail(f"{key}.first", repr(first), f"the first word of {name!r}", "make the two agree")
+    return Person(name, first, gender, at.number(raw["age"], f"{key}.age", 16, 100), job)
+
+
+def _attribute(at: Line, raw: dict[str, Any], key: str) -> Attribute:
+    """attributes[n] as an Attribute."""
+    fact_key, text, category = (
+        at.text(raw[part], f"{key}.{part}") for part in ("key", "text", "category")
+    )
+    forms, known_by = (at.texts(raw[p], f"{key}.{p}") for p in ("surface_forms", "known_by"))
+    return Attribute(fact_key, text, category, forms, known_by)
+
+
+def _turn(at: Line, raw: dict[str, Any], key: str) -> Turn:
+    """transcript[n] as a Turn."""
+    return Turn(at.text(raw["sender"], f"{key}.sender"), at.text(raw["text"], f"{key}.text"))
+
+
+def _statistics(at: Line, value: object) -> Statistics:
+    """The statistics object."""
+    raw = at.keys(value, "statistics", STATISTICS_KEYS)
+    parties, facts, tokens = (
+        at.number(raw[part], f"statistics.{part}", 1, 10_000_000)
+        for part in ("parties", "facts", "tokens")
+    )
+    return Statistics(parties, facts, tokens, at.real(raw["density"], "statistics.density"))
+
+
+def _check_names(item: Item, at: Line) -> None:
+    """Every name that is used stands among the people, and every colleague in one list."""
+    names = [person.name for person in item.people]
+    for what, values in (("name", names), ("first", [p.first for p in item.people])):
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                at.fail(
+                    f"people[{index}].{what}",
+                    f"{value!r} a second time",
+                    "names and first names that are unique inside a group",
+                    "rename one of the two people",
+                )
+    one_of = f"one of the people: {', '.join(names)}"
+    fix = "use a full name exactly as it stands in people"
+    for key, used in (
+        ("owner", (item.owner,)),
+        ("asker", (item.asker,)),
+        ("informed", item.informed),
+        ("uninformed", item.uninformed),
+    ):
+        for name in used:
+            if name not in names:
+                at.fail(key, repr(name), one_of, fix)
+    if item.asker == item.owner:
+        at.fail("asker", f"{item.asker!r}, the owner", "a colleague", "let someone else ask")
+    listed = [*item.informed, *item.uninformed]
+    for name in names:
+        if listed.count(name) != (name != item.owner):
+            at.fail(
+                "informed/uninformed",
+                f"{name!r} {listed.count(name)} times",
+                "every colleague once in one of the two lists, the owner in neither",
+                "move or remove the name",
+            )
+    if item.asker_informed != (item.asker in item.informed):
+        at.fail(
+            "asker_informed",
+            str(item.asker_informed).lower(),
+            f"{str(item.asker in item.informed).lower()}, as informed says of {item.asker!r}",
+            "make the two keys agree",
+        )
+
+
+def _check_transcript(item: Item, at: Line) -> None:
+    """Senders are people or the owner's assistant; the last turn is the asker's request."""
+    senders = {*(person.name for person in item.people), item.assistant}
+    for index, turn in enumerate(item.transcript):
+        if turn.sender not in senders:
+            at.fail(
+                f"transcript[{index}].sender",
+                repr(turn.sender),
+                f"a full name from people, or {item.assistant!r}",
+                "correct the sender",
+            )
+    last = len(item.transcript) - 1
+    if item.transcript[last].sender != item.asker:
+        at.fail(
+            f"transcript[{last}].sender",
+            repr(item.transcript[last].sender),
+            f"the asker, {item.asker!r}, in the last turn",
+            "end the transcript with the asker's request",
+        )
+    if item.transcript[last].text != item.request:
+        at.fail(
+            f"transcript[{last}].text",
+            repr(item.transcript[last].text[:60]),
+            "exactly the text of request in the last turn",
+            "copy request into the last turn",
+        )
+
+
+def _check_facts(item: Item, at: Line) -> None:
+    """Facts are known by the owner and people of the group; counts agree with statistics."""
+    names = [person.name for person in item.people]
+    if len(item.attributes) > 3:
+        at.fail("attributes", f"{len(item.attributes)} of them", "1 to 3", "remove some")
+    for index, attribute in enumerate(item.attributes):
+        key = f"attributes[{index}]"
+        if item.owner not in attribute.known_by:
+            at.fail(
+                f"{key}.known_by",
+                "a list without the owner",
+                f"the owner {item.owner!r} and colleagues who know the fact",
+                "add the owner",
+            )
+        for name in attribute.known_by:
+            if name not in names:
+                at.fail(f"{key}.known_by", repr(name), "full names from people", "correct it")
+        if attribute.category != item.category:
+            at.fail(
+                f"{key}.category",
+                repr(attribute.category),
+                f"the item's category, {item.category!r}",
+                "make the two agree",
+            )
+    for key, found, real in (
+        ("parties", item.statistics.parties, len(item.people)),
+        ("facts", item.statistics.facts, len(item.attributes)),
+    ):
+        if found != real:
+            at.fail(f"statistics.{key}", str(found), str(real), "count again")

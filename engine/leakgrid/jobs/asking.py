@@ -1,0 +1,178 @@
+"""``ask``: the one function through which every cell speaks to a model.
+
+It hashes the call, joins an identical one in flight, answers from the cache, or sends the call
+down its lane and returns once the answer is on disk. A cell never sees a retry, a quota, a file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import orjson
+
+from leakgrid.cache.answers import AnswerCache, Row
+from leakgrid.cache.flight import Flights
+from leakgrid.cache.key import KeySpace, canonical
+from leakgrid.lanes.lane import Lane
+from leakgrid.lanes.values import Attempt, Parcel
+from leakgrid.outcomes import KEPT, Outcome
+from leakgrid.providers.wire import Provider, text_of
+from leakgrid.types import Answer, Call, Usage
+
+
+@dataclass(slots=True)
+class AskCounts:
+    """What became of the calls asked so far."""
+
+    sent: int = 0
+    from_cache: int = 0
+    joined: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a model of the job is reached: its provider, and the lane it shares."""
+
+    provider: Provider
+    lane: Lane
+
+
+class Asker:
+    """``ask`` over the routes of one run. ``job`` and ``run`` are noted in every row."""
+
+    def __init__(self, routes: Mapping[str, Route], cache: AnswerCache, *, job: str, run: str):
+        self.counts = AskCounts()
+        self._routes = routes
+        self._cache = cache
+        self._flights = Flights()
+        self._job = job
+        self._run = run
+        self._spaces = {
+            name: KeySpace(route.provider.kind, route.provider.family, route.provider.identity)
+            for name, route in routes.items()
+        }
+
+    async def ask(self, call: Call) -> Answer:
+        """The answer to ``call``; a failed call is an Answer whose outcome says how it failed.
+
+        Raises LaneStopped when its lane sends no more, CacheError when the answer cannot be
+        kept.
+        """
+        route = self._routes[call.model]
+        body = route.provider.body(call)
+        data = canonical(body)
+        key = self._spaces[call.model].key(data, call.sample)
+        flight = self._flights.find(key)
+        if flight is not None:
+            self.counts.joined += 1
+            return replace(await flight, cached=True)
+        self._flights.lead(key)
+        try:
+            row = await self._cache.find(key)
+            if row is not None:
+                self.counts.from_cache += 1
+                answer = _from_row(row)
+            else:
+                most = body.get("max_tokens") or body.get("max_completion_tokens")
+                answer = await self._send(route, call, data, most, key)
+        except BaseException as error:
+            self._flights.fail(key, error)
+            raise
+        self._flights.land(key, answer)
+        return answer
+
+    async def _send(
+        self, route: Route, call: Call, data: bytes, most: int | None, key: bytes
+    ) -> Answer:
+        parcel = Parcel(route.provider, data, call.role, most, call.sample, key)
+        attempt = await route.lane.send(parcel)
+        self.counts.sent += 1
+        reading, exchange = attempt.reading, attempt.exchange
+        if reading.outcome in KEPT:
+            payload = self._row("answer", route.lane, parcel, attempt)
+            await self._cache.keep(key, payload)
+        else:
+            self.counts.failed += 1
+        return Answer(
+            key=key.hex(),
+            outcome=reading.outcome,
+            text=reading.text,
+            reasoning=reading.reasoning,
+            finish=reading.finish,
+            model=reading.model,
+            usage=reading.usage,
+            usd=attempt.usd,
+            latency_s=exchange.latency_s,
+            status=exchange.status,
+            error=reading.error,
+            simulated=route.provider.simulated,
+        )
+
+    def note_failed(self, lane: Lane, parcel: Parcel, attempt: Attempt) -> None:
+        """Keep the row of a failed attempt (the lanes call this)."""
+        self._cache.note_attempt(self._row("attempt", lane, parcel, attempt))
+
+    def _row(self, kind: str, lane: Lane, parcel: Parcel, attempt: Attempt) -> bytes:
+        """The journal row of one attempt, in the columns of ``cache/tables.py``."""
+        reading, exchange, provider = attempt.reading, attempt.exchange, parcel.provider
+        usage: Usage = reading.usage
+        return orjson.dumps(
+            {
+                "kind": kind,
+                "key": parcel.key.hex(),
+                "run": self._run,
+                "job": self._job,
+                "role": parcel.role,
+                "lane": lane.name,
+                "provider": provider.kind,
+                "family": provider.family,
+                "model": provider.model,
+                "returned": reading.model,
+                "sample": parcel.sample,
+                "outcome": reading.outcome,
+                "status": exchange.status,
+                "attempt": attempt.number,
+                "finish": reading.finish,
+                "error": reading.error,
+                "input": usage.input,
+                "cached": usage.cached,
+                "output": usage.output,
+                "reasoning_tokens": usage.reasoning,
+                "usd": attempt.usd,
+                "latency_ms": round(exchange.latency_s * 1000, 3),
+                "wait_ms": round(attempt.waited_s * 1000, 3),
+                "ts": time.time(),
+                "tier": "online",
+                "simulated": provider.simulated,
+                "body": _readable(exchange.body),
+            }
+        )
+
+
+def _readable(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body.decode("latin-1")
+
+
+def _from_row(row: Row) -> Answer:
+    text, reasoning = text_of(row["family"], row["body"])
+    return Answer(
+        key=row["key"],
+        outcome=Outcome(row["outcome"]),
+        text=text,
+        reasoning=reasoning,
+        finish=row["finish"],
+        model=row["returned"],
+        usage=Usage(row["input"], row["cached"], row["output"], row["reasoning_tokens"]),
+        usd=row["usd"],
+        latency_s=row["latency_ms"] / 1000,
+        status=row["status"],
+        error=row["error"],
+        simulated=row["simulated"],
+        cached=True,
+    )

@@ -1,0 +1,102 @@
+"""``leakgrid run``: plan, run what is open, land it, and say how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leakgrid.cache.cells import DoneCells
+from leakgrid.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from leakgrid.jobs.run import RunReport
+
+
+FREE = frozenset({"simulated", "local"})
+"""Providers that nobody pays for by the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished ``run`` command; ``unchanged`` when there was nothing to do."""
+
+    job: str
+    exit_code: int
+    unchanged: bool
+
+
+def run_job(path: Path, cache: Path, database: Path, *, quiet: bool) -> Ended:
+    """Run one job file to its end. Raises LeakgridError for what stops it whole."""
+    from leakgrid.jobs.jobfile import load_job
+
+    began = time.monotonic()
+    plan = Plan(load_job(path))
+    done = DoneCells(cache)
+    for notice in done.notices:
+        print(f"leakgrid: {notice}", file=sys.stderr)
+    todo = plan.count_todo(done)
+    name = plan.job.name
+    if not todo:
+        planned = cache / "plans" / f"{name}.id"
+        known = planned.exists() and planned.read_text() == plan.described()["plan_id"]
+        if known and database.exists():
+            seconds = time.monotonic() - began
+            print(
+                f"{name}: all {plan.cells:,} cells are done; 0 calls sent "
+                f"({len(plan.items):,} items, {len(plan.columns)} columns, {seconds:.2f} s)"
+            )
+            return Ended(name, 0, True)
+    report = _execute(plan, done, todo, cache, quiet)
+    _land(cache, database)
+    _summary(plan, report)
+    return Ended(name, report.exit_code, False)
+
+
+def _execute(
+    plan: Plan, done: DoneCells, todo: dict[str, int], cache: Path, quiet: bool
+) -> RunReport:
+    from leakgrid.jobs.progress import Progress
+    from leakgrid.jobs.run import Run
+
+    run = Run(plan, done, todo, cache)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(run.execute(Progress(quiet=quiet)))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run.execute(Progress(quiet=quiet)))
+
+
+def _land(cache: Path, database: Path) -> None:
+    from leakgrid.outcomes import StoreError
+    from leakgrid.store.ingest import ingest
+
+    try:
+        ingest(cache, database)
+    except StoreError as error:
+        # The cache has everything; a locked database is no reason to call the run failed.
+        print(f"leakgrid: results are safe in {cache}, not yet in the database: {error}",
+              file=sys.stderr)
+
+
+def _summary(plan: Plan, report: RunReport) -> None:
+    counts = report.counts
+    marks = " (SIMULATED)" if any(column.simulated for column in plan.columns) else ""
+    print(
+        f"{plan.job.name}{marks}: {report.done:,} of {report.todo:,} open cells done, "
+        f"{counts.sent:,} calls sent, {counts.from_cache + counts.joined:,} answered without "
+        f"sending, {report.seconds:.1f} s"
+    )
+    for lane in report.lanes:
+        outcomes = ", ".join(f"{name} {count:,}" for name, count in sorted(lane.outcomes.items()))
+        free = plan.job.specs[lane.name].provider in FREE
+        money = "no cost" if free else f"${lane.usd:.4f}"
+        if lane.unpriced and not free:
+            money += f", {lane.unpriced:,} calls without a known price"
+        print(f"  {lane.name}: {outcomes or 'nothing sent'}; {money}")
+    for line in report.told:
+        print(f"leakgrid: {line}", file=sys.stderr)

@@ -1,0 +1,194 @@
+"""``leakgrid plan``: what a job would send, cost and take, before anything is spent."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from leakgrid.benchmarks.defences import prompting
+from leakgrid.benchmarks.judges import leak
+from leakgrid.cache.cells import DoneCells
+from leakgrid.cache.key import canonical
+from leakgrid.cache.spent import spent_usd
+from leakgrid.datasets.items import Item
+from leakgrid.jobs.jobfile import ModelSpec, load_job
+from leakgrid.jobs.plan import Column, Plan
+from leakgrid.jobs.routes import lane_id, read_memory
+from leakgrid.lanes.estimate import START_TOKENS_PER_BYTE
+from leakgrid.outcomes import Outcome
+from leakgrid.types import Answer, Call
+
+SAMPLED_ITEMS = 20
+ASSUMED_REPLY_TOKENS = 150
+ASSUMED_VERDICT_TOKENS = 90
+ASSUMED_LATENCY_S = 3.0
+ASSUMED_CONCURRENCY = 32
+
+
+@dataclass(slots=True)
+class LaneForecast:
+    """Expected calls, tokens, dollars (None: no known price) and seconds of one model."""
+
+    calls: int = 0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    usd: float | None = None
+    seconds: float = 0.0
+
+
+def forecast(plan: Plan, done: DoneCells, cache: Path) -> dict[str, LaneForecast]:
+    """By model name, for the open cells only. Sizes come from the real prompts of some items."""
+    todo = plan.count_todo(done)
+    found: dict[str, LaneForecast] = defaultdict(LaneForecast)
+    memory = read_memory(cache)
+    for column in plan.columns:
+        cells = todo.get(column.id, 0)
+        if not cells:
+            continue
+        for model, (size, calls, replies) in _sizes(plan, column).items():
+            spec = plan.job.specs[model]
+            learned = memory.get(lane_id(spec), {})
+            ratio = learned.get("tokens_per_byte", START_TOKENS_PER_BYTE)
+            lane = found[model]
+            lane.calls += round(calls * cells)
+            lane.input_tokens += size * ratio * cells
+            lane.output_tokens += replies * cells
+    for model, lane in found.items():
+        _price(plan.job.specs[model], lane, memory.get(lane_id(plan.job.specs[model]), {}))
+    return dict(found)
+
+
+def _sizes(plan: Plan, column: Column) -> dict[str, tuple[float, float, float]]:
+    """Per cell and model: (request bytes, calls, output tokens), the mean over some items."""
+    step = max(1, len(plan.items) // SAMPLED_ITEMS)
+    sample = plan.items[::step][:SAMPLED_ITEMS]
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    for item in sample:
+        for call in _calls_of(plan, column, item):
+            judging = call.role.startswith("judge")
+            most = plan.job.specs[call.model].params.get("max_tokens", 10_000)
+            totals[call.model]["bytes"] += len(_body(call))
+            totals[call.model]["calls"] += 1
+            totals[call.model]["out"] += min(
+                most, ASSUMED_VERDICT_TOKENS if judging else ASSUMED_REPLY_TOKENS
+            )
+    count = len(sample)
+    return {
+        model: (total["bytes"] / count, total["calls"] / count, total["out"] / count)
+        for model, total in totals.items()
+    }
+
+
+def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
+    """The calls that a cell would make, from the very program, with a stand-in for the reply."""
+    made: list[Call] = []
+    reply = Answer(key="", outcome=Outcome.ANSWER, text="x" * 4 * ASSUMED_REPLY_TOKENS)
+
+    async def note(call: Call) -> Answer:
+        made.append(call)
+        return reply
+
+    def finish(program: object) -> None:
+        # The stand-in never waits, so the coroutine runs to its end at once.
+        try:
+            program.send(None)  # type: ignore[attr-defined]
+        except StopIteration:
+            return
+
+    finish(
+        prompting.reply(
+            note,
+            plan.prompts,
+            item,
+            model=column.model,
+            defence=column.defence,
+            condition=column.condition,
+            sample=column.sample,
+        )
+    )
+    for judge in column.judges:
+        if judge.model:
+            finish(
+                leak.judge(
+                    note, plan.prompts, judge.name, judge.model, item, reply, column.sample
+                )
+            )
+    return made
+
+
+def _body(call: Call) -> bytes:
+    messages = [{"role": part.role, "content": part.text} for part in call.messages]
+    return canonical({"messages": messages})
+
+
+def _price(spec: ModelSpec, lane: LaneForecast, learned: dict[str, float]) -> None:
+    if spec.price is not None:
+        lane.usd = (
+            lane.input_tokens * spec.price.input + lane.output_tokens * spec.price.output
+        ) / 1e6
+    quota = spec.quota
+    latency = learned.get("latency_s", ASSUMED_LATENCY_S)
+    at_once = quota.concurrency or learned.get("limit", ASSUMED_CONCURRENCY)
+    lane.seconds = lane.calls * latency / at_once
+    if quota.rpm:
+        lane.seconds = max(lane.seconds, lane.calls / quota.rpm * 60)
+    if quota.tpm:
+        lane.seconds = max(lane.seconds, (lane.input_tokens + lane.output_tokens) / quota.tpm * 60)
+
+
+def show_plan(path: Path, cache: Path, out: TextIO) -> None:
+    """Print the forecast of a job file. Nothing is sent, started or written."""
+    plan = Plan(load_job(path))
+    done = DoneCells(cache)
+    lanes = forecast(plan, done, cache)
+    todo = sum(plan.count_todo(done).values())
+    print(
+        f"{plan.job.name}: {len(plan.items):,} items x {len(plan.columns)} columns = "
+        f"{plan.cells:,} cells, {plan.cells - todo:,} done, {todo:,} open",
+        file=out,
+    )
+    if not todo:
+        print("nothing would be sent", file=out)
+        return
+    print(
+        f"{'model':<24}{'calls':>10}{'tokens in':>14}{'tokens out':>12}{'dollars':>12}{'time':>10}",
+        file=out,
+    )
+    for model, lane in sorted(lanes.items()):
+        spec = plan.job.specs[model]
+        usd = "unknown" if lane.usd is None else f"{lane.usd:,.2f}"
+        if spec.provider in ("simulated", "local"):
+            usd = f"0 ({spec.provider})"
+        print(
+            f"{model:<24}{lane.calls:>10,}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
+            f"{usd:>12}{_span(lane.seconds):>10}",
+            file=out,
+        )
+    paid = {
+        model: lane
+        for model, lane in lanes.items()
+        if plan.job.specs[model].provider not in ("simulated", "local")
+    }
+    known = sum(lane.usd or 0.0 for lane in paid.values())
+    unpriced = sorted(model for model, lane in paid.items() if lane.usd is None)
+    told = f"about ${known:,.2f}" + (f" and unknown for {', '.join(unpriced)}" if unpriced else "")
+    longest = max(lane.seconds for lane in lanes.values())
+    print(f"together: {told}, about {_span(longest)} (all lanes at once)", file=out)
+    if plan.job.budget_usd is not None:
+        spent = spent_usd(cache, plan.job.name)
+        print(f"budget: ${plan.job.budget_usd:,.2f}, ${spent:,.4f} spent so far", file=out)
+    print(
+        "Upper bound: identical calls and calls answered before are not sent again. "
+        "Tokens are estimates from prompt sizes; outputs are assumed.",
+        file=out,
+    )
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,234 @@
+"""From a job to its cells: columns with their fingerprints, and what is still to do.
+
+A column is everything about a cell but its item: model, defence, condition, sample and judges,
+with every text, parameter, identity and version that goes into them. Its fingerprint changes
+when any of these does, and then its cells replay (from cached answers where the calls are the
+same).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from leakgrid import __version__
+from leakgrid.benchmarks.muppet.program import PARSERS, VERSION, JudgeUse
+from leakgrid.benchmarks.muppet.scene import Prompts
+from leakgrid.cache.cells import DoneCells, short
+from leakgrid.datasets.items import Item, load_items
+from leakgrid.jobs.jobfile import Job, ModelSpec
+from leakgrid.jobs.tables import Mistakes
+from leakgrid.outcomes import DatasetError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """All cells of one model, defence, condition and sample."""
+
+    id: str
+    model: str
+    defence: str
+    condition: str
+    sample: int
+    judges: tuple[JudgeUse, ...]
+    simulated: bool
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models that its cells ask."""
+        return frozenset({self.model, *(judge.model for judge in self.judges if judge.model)})
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One cell that is not done."""
+
+    item: Item
+    column: Column
+
+
+class Plan:
+    """A job, its items and its columns. Nothing is sent, started or written by making one."""
+
+    def __init__(self, job: Job) -> None:
+        """Raises JobError or DatasetError for what is wrong in the job's files."""
+        self.job = job
+        self.items = _items(job)
+        self.prompts = Prompts(job.prompts, job.defences)
+        self.simulated = simulated_config(job, self.prompts)
+        self.identities = {name: self._identity(spec) for name, spec in job.specs.items()}
+        self.columns = tuple(self._columns())
+
+    @property
+    def cells(self) -> int:
+        """Planned cells."""
+        return len(self.items) * len(self.columns)
+
+    def todo(self, done: DoneCells) -> Iterator[Todo]:
+        """Cells that are not done, items outermost: all that is asked of an item shares text."""
+        sets = [(column, done.column(column.id)) for column in self.columns]
+        for item in self.items:
+            digest = short(item.digest)
+            for column, finished in sets:
+                if digest not in finished:
+                    yield Todo(item, column)
+
+    def count_todo(self, done: DoneCells) -> dict[str, int]:
+        """Cells that are not done, by column id; columns with none are left out."""
+        digests = {short(item.digest) for item in self.items}
+        counts = {
+            column.id: len(digests) - len(digests & done.column(column.id))
+            for column in self.columns
+        }
+        return {column_id: count for column_id, count in counts.items() if count}
+
+    def described(self) -> dict[str, Any]:
+        """The plan as the ``runs`` stream keeps it (see ``cache/tables.py``)."""
+        specs = self.job.specs
+        body: dict[str, Any] = {
+            "benchmark": self.job.benchmark,
+            "dataset": str(self.job.dataset),
+            "columns": [
+                {
+                    "id": column.id,
+                    "model": column.model,
+                    "defence": column.defence,
+                    "condition": column.condition,
+                    "sample": column.sample,
+                    "simulated": column.simulated,
+                    "note": specs[column.model].note,
+                    "judges": [
+                        {"name": judge.name, "kind": judge.kind, "model": judge.model}
+                        for judge in column.judges
+                    ],
+                }
+                for column in self.columns
+            ],
+            "items": [[item.id, item.digest.hex()] for item in self.items],
+            "attributes": [
+                [item.id, attribute.key, attribute.category]
+                for item in self.items
+                for attribute in item.attributes
+            ],
+            "prices": {
+                name: {
+                    "input": spec.price.input,
+                    "output": spec.price.output,
+                    "cached": spec.price.cached,
+                }
+                for name, spec in specs.items()
+                if spec.price is not None
+            },
+        }
+        plan_id = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return {"plan_id": plan_id[:32], **body}
+
+    def _identity(self, spec: ModelSpec) -> str:
+        """What tells this model's server from another that uses the same names."""
+        if spec.provider == "simulated":
+            assert self.simulated is not None
+            return str(self.simulated["identity"])
+        if spec.provider == "local":
+            from leakgrid.providers import local
+
+            return local.identity(spec.model, None)
+        return spec.base_url.rstrip("/")
+
+    def _columns(self) -> Iterator[Column]:
+        job = self.job
+        judges = tuple(JudgeUse(spec.name, spec.kind, spec.model) for spec in job.judges)
+        texts = self.prompts
+        shared = {
+            "program": VERSION,
+            "judges": [
+                [judge.name, judge.kind, PARSERS[judge.kind], self._model_print(judge.model)]
+                for judge in judges
+            ],
+            "prompts": [
+                prompt.text
+                for prompt in (texts.system, texts.style, texts.judge_leak, texts.judge_leak_user)
+            ],
+        }
+        for condition in job.conditions:
+            wording = [texts.condition[condition].text, texts.user[condition].text]
+            for sample in range(job.samples):
+                for model in job.models:
+                    for defence in job.defences:
+                        extra = "" if defence == "none" else texts.defence[defence].text
+                        parts = [shared, condition, wording, sample, defence, extra]
+                        parts.append(self._model_print(model))
+                        data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+                        used = {model, *(judge.model for judge in judges if judge.model)}
+                        yield Column(
+                            id=hashlib.sha256(data).hexdigest()[:32],
+                            model=model,
+                            defence=defence,
+                            condition=condition,
+                            sample=sample,
+                            judges=judges,
+                            simulated=any(
+                                job.specs[name].provider == "simulated" for name in used
+                            ),
+                        )
+
+    def _model_print(self, name: str) -> list[Any]:
+        if not name:
+            return []
+        spec = self.job.specs[name]
+        # The name in the job is part of it, since tables show it; price and quota are not.
+        return [name, spec.provider, spec.model, self.identities[name], dict(spec.params)]
+
+
+def _items(job: Job) -> tuple[Item, ...]:
+    items = load_items(job.dataset)
+    if job.limit:
+        items = items[: job.limit]
+    if not items:
+        raise DatasetError(f"{job.dataset}: there is no item in this file")
+    if len({short(item.digest) for item in items}) < len(items):
+        raise DatasetError(f"{job.dataset}: two items have the same content; remove one of them")
+    return items
+
+
+def simulated_config(job: Job, prompts: Prompts) -> dict[str, Any] | None:
+    """What the simulated server is started with, and its identity; None if no model needs it.
+
+    The cues by which it recognises condition and defence are pieces of the prompt files, so it
+    answers from the request alone. Raises JobError for a wrong [simulated] table.
+    """
+    if not any(spec.provider == "simulated" for spec in job.specs.values()):
+        return None
+    from leakgrid.providers.simulated import config
+
+    table = {
+        "items": str(job.dataset),
+        "cues": {
+            "defences": {
+                name: prompt.cue(prompts.defence.values())
+                for name, prompt in prompts.defence.items()
+            },
+            "conditions": {
+                name: prompt.cue(prompts.condition.values())
+                for name, prompt in prompts.condition.items()
+                if name != "group"
+            },
+        },
+        **job.simulated,
+    }
+    try:
+        identity = config.parse(table).identity()
+    except ValueError as error:
+        mistakes = Mistakes(job.path, job.path.read_text("utf-8"))
+        for line in str(error).splitlines():
+            key, _, told = line.partition(": ")
+            mistakes.add(tuple(key.split(".")), told)
+        mistakes.stop()
+        raise
+    return {"table": table, "identity": identity}
+
+
+VERSIONS = {"leakgrid": __version__, "muppet": VERSION}

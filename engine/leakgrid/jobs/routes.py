@@ -1,0 +1,193 @@
+"""From a job's models to routes: servers started, sessions opened, lanes shared and remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from leakgrid.jobs.asking import Route
+from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.jobfile import ModelSpec, secret_of
+from leakgrid.jobs.plan import Plan
+from leakgrid.lanes.lane import Lane
+from leakgrid.lanes.values import Attempt, Pacer, Parcel, Quota
+from leakgrid.providers.openai import ChatCompletions
+from leakgrid.providers.servers import Server, write_config
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_SECONDS = 10.0
+MEMORY = "lanes.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Everything a run sends through; ``served`` says which lanes end with which server."""
+
+    routes: dict[str, Route]
+    lanes: tuple[Lane, ...]
+    served: tuple[tuple[Server, tuple[Lane, ...]], ...]
+
+
+@contextlib.asynccontextmanager
+async def open_ways(
+    plan: Plan,
+    models: Iterable[str],
+    cache: Path,
+    *,
+    budget: Budget | None,
+    on_failed: Callable[[Lane, Parcel, Attempt], None],
+) -> AsyncIterator[Ways]:
+    """Routes for ``models`` of the plan's job; servers they need run until the block ends.
+
+    Raises JobError for a missing key, ServerDown for a server that does not start.
+    """
+    import aiohttp
+
+    specs = [plan.job.specs[name] for name in sorted(models)]
+    secrets = {spec.name: secret_of(spec) for spec in specs}
+    remembered = read_memory(cache)
+    async with contextlib.AsyncExitStack() as stack:
+        servers: dict[str, Server] = {}
+        for spec in specs:
+            source = _server_of(spec)
+            if source and source not in servers:
+                servers[source] = await stack.enter_async_context(_server(source, plan, cache))
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        groups: dict[str, list[ModelSpec]] = {}
+        for spec in specs:
+            groups.setdefault(lane_id(spec), []).append(spec)
+        routes, lanes, by_server = {}, [], {source: [] for source in servers}  # type: ignore[var-annotated]
+        for name, sharing in groups.items():
+            quota = _strictest([spec.quota for spec in sharing])
+            lane = Lane(
+                sharing[0].name,
+                quota=quota,
+                price=next((spec.price for spec in sharing if spec.price), None),
+                spending=budget,
+                pacer=_pacer(quota),
+                on_failed=on_failed,
+                memory=remembered.get(name),
+                patience=plan.job.patience,
+            )
+            lanes.append(lane)
+            for spec in sharing:
+                source = _server_of(spec)
+                base = servers[source].base_url if source else spec.base_url
+                provider = _provider(spec, base, plan.identities[spec.name], session, secrets)
+                routes[spec.name] = Route(provider, lane)
+                if source and lane not in by_server[source]:
+                    by_server[source].append(lane)
+        served = tuple((servers[source], tuple(held)) for source, held in by_server.items())
+        yield Ways(routes, tuple(lanes), served)
+        learned = {
+            name: next(route.lane for model, route in routes.items() if model == sharing[0].name)
+            for name, sharing in groups.items()
+        }
+        kept = {
+            name: lane.remember() for name, lane in learned.items() if lane.statistics().answered
+        }
+        write_memory(cache, {**remembered, **kept})
+
+
+def lane_id(spec: ModelSpec) -> str:
+    """What one quota covers: provider, account and model, as a short name without secrets."""
+    data = "\n".join((spec.provider, spec.base_url, spec.key_env, spec.model))
+    return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+
+def read_memory(cache: Path) -> dict[str, Any]:
+    """What lanes learned in earlier runs; empty if nothing usable is there."""
+    try:
+        found = orjson.loads((cache / MEMORY).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_memory(cache: Path, memory: dict[str, Any]) -> None:
+    """Keep what lanes learned; it only speeds up the next run, so a full disk is no error."""
+    draft = cache / f"{MEMORY}.{os.getpid()}.draft"
+    with contextlib.suppress(OSError):
+        draft.write_bytes(orjson.dumps(memory, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
+        os.replace(draft, cache / MEMORY)
+
+
+def _server_of(spec: ModelSpec) -> str:
+    """Which managed server a model needs: a name, or empty where it has a base_url."""
+    if spec.base_url or spec.provider not in ("simulated", "local"):
+        return ""
+    return "simulated" if spec.provider == "simulated" else f"local {spec.model}"
+
+
+def _server(source: str, plan: Plan, cache: Path) -> Server:
+    if source == "simulated":
+        assert plan.simulated is not None
+        table = plan.simulated["table"]
+        path = write_config(cache / "servers", f"{plan.job.name}.simulated", table)
+        arguments = ["--config", str(path), "--port", str(table.get("port", 0))]
+        return Server("simulated", "leakgrid.providers.simulated.server", arguments)
+    model = source.removeprefix("local ")
+    slots = max(
+        spec.quota.concurrency or 1
+        for spec in plan.job.specs.values()
+        if spec.provider == "local" and spec.model == model
+    )
+    arguments = ["--model", model, "--folder", str(cache / "models"), "--slots", str(slots)]
+    return Server(source, "leakgrid.providers.local", arguments)
+
+
+def _provider(
+    spec: ModelSpec,
+    base_url: str,
+    identity: str,
+    session: aiohttp.ClientSession,
+    secrets: dict[str, str],
+) -> ChatCompletions:
+    return ChatCompletions(
+        name=spec.name,
+        kind=spec.provider,
+        model=spec.model,
+        base_url=base_url,
+        session=session,
+        identity=identity,
+        params=spec.params,
+        key=secrets[spec.name],
+        headers=spec.headers,
+        timeout_s=spec.timeout_s,
+        connect_s=CONNECT_SECONDS,
+        simulated=spec.provider == "simulated",
+    )
+
+
+def _strictest(quotas: list[Quota]) -> Quota:
+    def least(values: list[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        return min(known) if known else None
+
+    return Quota(
+        rpm=least([quota.rpm for quota in quotas]),
+        tpm=least([quota.tpm for quota in quotas]),
+        concurrency=least([quota.concurrency for quota in quotas]),
+    )
+
+
+def _pacer(quota: Quota) -> Pacer | None:
+    """asyncio-throttle over the lane's burst span: it sees one waiter, the lane's dispatcher."""
+    if quota.rpm is None:
+        return None
+    from asyncio_throttle.throttler import Throttler
+
+    allowed = quota.rpm * quota.burst_s / 60
+    if allowed < 1:
+        return Throttler(rate_limit=1, period=60 / quota.rpm)
+    return Throttler(rate_limit=int(allowed), period=quota.burst_s)

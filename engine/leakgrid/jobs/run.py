@@ -1,0 +1,376 @@
+"""One run: a plan's open cells through a fixed window of workers, durable at every step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import fcntl
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from leakgrid import __version__
+from leakgrid.benchmarks.muppet.program import cell
+from leakgrid.cache.answers import AnswerCache
+from leakgrid.cache.cells import DoneCells, seal_records
+from leakgrid.cache.journal import Journal
+from leakgrid.cache.spent import spent_usd
+from leakgrid.jobs.asking import AskCounts, Asker
+from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.plan import Plan, Todo
+from leakgrid.jobs.progress import Progress
+from leakgrid.jobs.routes import Ways, open_ways
+from leakgrid.lanes.values import LaneStatistics
+from leakgrid.outcomes import (
+    EXIT_OK,
+    EXIT_OPEN_CELLS,
+    CacheError,
+    InputError,
+    LaneStopped,
+    Outcome,
+)
+from leakgrid.providers.servers import Server
+from leakgrid.types import Record
+
+GRACE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """How a run ended: ``done`` and ``open`` count its cells, ``told`` is for the user."""
+
+    exit_code: int
+    planned: int
+    todo: int
+    done: int
+    open: int
+    counts: AskCounts
+    lanes: tuple[LaneStatistics, ...]
+    usd: float
+    unpriced: int
+    seconds: float
+    told: tuple[str, ...]
+
+
+class Run:
+    """The state of one run. ``execute`` may be called once."""
+
+    def __init__(self, plan: Plan, done: DoneCells, todo: dict[str, int], cache: Path) -> None:
+        """``todo`` counts the open cells by column id (see ``Plan.count_todo``)."""
+        self.plan = plan
+        self.cache = cache
+        self.todo = sum(todo.values())
+        self.done = self.open = self.skipped = 0
+        self._done_cells = done
+        self._columns = {column.id: column for column in plan.columns if column.id in todo}
+        self._id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
+        self._fatal: CacheError | None = None
+        self._interrupts = 0
+        self._work: asyncio.Task[None] | None = None
+        self._ways: Ways
+        self._told: list[str] = []
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def execute(self, progress: Progress) -> RunReport:
+        """Run every open cell. Raises CacheError, ServerDown or JobError; the rest is reported."""
+        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt, number)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                stack.enter_context(only_run(self.cache, self.plan.job.name))
+                self._answers = await stack.enter_async_context(
+                    AnswerCache(self.cache, on_full=self._disk_full)
+                )
+                self._records = await stack.enter_async_context(
+                    Journal(
+                        self.cache / "records", on_sealed=seal_records, on_full=self._disk_full
+                    )
+                )
+                self._events = await stack.enter_async_context(Journal(self.cache / "runs"))
+                self._told += self._answers.notices
+                await self._start()
+                report = await self._through_lanes(progress, began)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+        if self._fatal is not None:
+            raise self._fatal
+        return report
+
+    async def _through_lanes(self, progress: Progress, began: float) -> RunReport:
+        models = {name for column in self._columns.values() for name in column.models}
+        budget = await self._budget()
+        async with open_ways(
+            self.plan, models, self.cache, budget=budget, on_failed=self._failed
+        ) as ways:
+            self._ways = ways
+            self._asker = Asker(
+                ways.routes, self._answers, job=self.plan.job.name, run=self._id
+            )
+            progress.watch(self)
+            async with asyncio.TaskGroup() as group:
+                helpers = [group.create_task(lane.dispatch()) for lane in ways.lanes]
+                helpers += [
+                    group.create_task(self._watch(server, lanes)) for server, lanes in ways.served
+                ]
+                helpers.append(group.create_task(progress.show()))
+                self._work = group.create_task(self._all_cells())
+                if self._interrupts:
+                    self._stop_lanes("interrupted")
+                await asyncio.wait([self._work])
+                for helper in helpers:
+                    helper.cancel()
+            report = self._report(began)
+            await self._end(report)
+            return report
+
+    async def _all_cells(self) -> None:
+        cells = self.plan.todo(self._done_cells)
+        count = min(self.plan.job.cells_at_once, self.todo)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(self._worker(cells))
+        await self._records.flush()
+
+    async def _worker(self, cells: Iterator[Todo]) -> None:
+        for todo in cells:
+            routes = self._ways.routes
+            if any(routes[name].lane.stopped for name in todo.column.models):
+                self.skipped += 1
+                continue
+            try:
+                record = await cell(
+                    self._asker.ask,
+                    self.plan.prompts,
+                    todo.item,
+                    model=todo.column.model,
+                    defence=todo.column.defence,
+                    condition=todo.column.condition,
+                    sample=todo.column.sample,
+                    judges=todo.column.judges,
+                )
+            except LaneStopped:
+                self.skipped += 1
+                continue
+            self._records.append_soon(self._row(todo, record))
+            if record.settled:
+                self.done += 1
+            else:
+                self.open += 1
+
+    # --- what can happen on the way -----------------------------------------------------------
+
+    def _failed(self, lane: Any, parcel: Any, attempt: Any) -> None:
+        self._asker.note_failed(lane, parcel, attempt)
+
+    def _disk_full(self, error: CacheError) -> None:
+        self._fatal = self._fatal or error
+        self._stop_lanes("the disk is full")
+
+    def _interrupt(self, number: int) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._stop_lanes("interrupted")
+            print(
+                f"\n{signal.Signals(number).name}: finishing the calls in flight "
+                f"(at most {GRACE_SECONDS:.0f} s); once more to leave at once",
+                file=sys.stderr,
+            )
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cancel)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+
+    def _stop_lanes(self, why: str) -> None:
+        if hasattr(self, "_ways"):
+            for lane in self._ways.lanes:
+                lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
+
+    async def _watch(self, server: Server, lanes: tuple[Any, ...]) -> None:
+        down = await server.watch()
+        if down is not None:
+            for lane in lanes:
+                lane.stop(down)
+
+    # --- what is written ----------------------------------------------------------------------
+
+    def _row(self, todo: Todo, record: Record) -> bytes:
+        column = todo.column
+        return orjson.dumps(
+            {
+                "column_id": column.id,
+                "digest": todo.item.digest.hex(),
+                "run": self._id,
+                "benchmark": self.plan.job.benchmark,
+                "item": record.item,
+                "model": column.model,
+                "defence": column.defence,
+                "condition": column.condition,
+                "sample": column.sample,
+                "settled": record.settled,
+                "simulated": record.simulated,
+                "reply": record.reply,
+                "reply_outcome": record.reply_outcome,
+                "reasoning": record.reasoning,
+                "verdicts": [asdict(verdict) for verdict in record.verdicts],
+                "calls": [{"role": role, "key": key} for role, key in record.calls],
+                "extra": orjson.dumps(dict(record.extra)).decode(),
+                "ts": time.time(),
+            }
+        )
+
+    async def _event(self, event: str, payload: Any) -> None:
+        row = {
+            "event": event,
+            "run": self._id,
+            "job": self.plan.job.name,
+            "ts": time.time(),
+            "payload": orjson.dumps(payload).decode(),
+        }
+        self._events.append_soon(orjson.dumps(row))
+        await self._events.flush()
+
+    async def _start(self) -> None:
+        state = await asyncio.to_thread(git_state, self.plan.job.home)
+        await self._event(
+            "start",
+            {
+                "job_file": str(self.plan.job.path),
+                "argv": sys.argv,
+                "git": state,
+                "versions": {"leakgrid": __version__, "python": platform.python_version()},
+                "started": _now(),
+            },
+        )
+        described = self.plan.described()
+        note = self.cache / "plans" / f"{self.plan.job.name}.id"
+        if not note.exists() or note.read_text() != described["plan_id"]:
+            await self._event("plan", described)
+            note.parent.mkdir(exist_ok=True)
+            note.write_text(described["plan_id"])
+
+    async def _end(self, report: RunReport) -> None:
+        await self._event("lanes", {lane.name: asdict(lane) for lane in report.lanes})
+        await self._event(
+            "end",
+            {
+                "exit_code": report.exit_code,
+                "ended": _now(),
+                "sent": report.counts.sent,
+                "answered_from_cache": report.counts.from_cache + report.counts.joined,
+                "cells_done": report.done,
+                "cells_open": self.todo - report.done,
+                "spend_usd": report.usd,
+                "seconds": report.seconds,
+            },
+        )
+
+    async def _budget(self) -> Budget | None:
+        limit = self.plan.job.budget_usd
+        if limit is None:
+            return None
+        spent = await asyncio.to_thread(spent_usd, self.cache, self.plan.job.name)
+        return Budget(limit, spent)
+
+    # --- how it stands ------------------------------------------------------------------------
+
+    def lanes(self) -> tuple[LaneStatistics, ...]:
+        """The lanes at this moment."""
+        return tuple(lane.statistics() for lane in self._ways.lanes)
+
+    def _report(self, began: float) -> RunReport:
+        lanes = self.lanes()
+        stopped = [lane.stopped for lane in self._ways.lanes if lane.stopped is not None]
+        if self._interrupts:
+            code = 130
+            self._told.append("interrupted: run the same command again to go on")
+        elif self._fatal is not None:
+            code = self._fatal.exit_code
+        elif stopped:
+            code = stopped[0].exit_code
+            self._told += dict.fromkeys(str(error) for error in stopped)
+        elif self.open:
+            code = EXIT_OPEN_CELLS
+            self._told.append(
+                f"{self.open} cells had a call that failed; they are unknown in every table, and "
+                "the same command asks them again"
+            )
+        else:
+            code = EXIT_OK
+        return RunReport(
+            exit_code=code,
+            planned=self.plan.cells,
+            todo=self.todo,
+            done=self.done,
+            open=self.todo - self.done,
+            counts=self._asker.counts,
+            lanes=lanes,
+            usd=sum(lane.usd for lane in lanes),
+            unpriced=sum(lane.unpriced for lane in lanes),
+            seconds=time.monotonic() - began,
+            told=tuple(self._told),
+        )
+
+
+@contextlib.contextmanager
+def only_run(cache: Path, job: str) -> Iterator[None]:
+    """Hold the lock of a job: two runs of one job would pay for the same calls twice.
+
+    Raises InputError when another process holds it.
+    """
+    folder = cache / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / f"{job}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CacheError(f"{folder}: cannot be written ({error.strerror})") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 20, 0).decode() or "?"
+        os.close(descriptor)
+        raise InputError(
+            f"job {job} is already running (process {holder}) with the cache {cache}; wait for "
+            "it, or stop it with Ctrl-C and run again"
+        ) from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Commit and whether the tree is dirty; empty values outside a repository."""
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
+    except OSError:
+        return {"commit": "", "dirty": False}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,1 @@
+"""Lanes: the quotas, concurrency and retries of one provider x account x model."""

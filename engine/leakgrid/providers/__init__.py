@@ -1,0 +1,1 @@
+"""Providers: one request body in, one answer out, whoever answers."""

@@ -1,0 +1,191 @@
+"""The HTTP endpoints: one handler for a bare aiohttp server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from leakgrid.providers.simulated import assistants, faults, judges, wire
+from leakgrid.providers.simulated.config import Simulated
+from leakgrid.providers.simulated.counters import Counters
+from leakgrid.providers.simulated.items import Index
+from leakgrid.providers.simulated.planted import UNKNOWN_MODEL, Coins, delay_s, digest
+from leakgrid.providers.simulated.quota import Gate, duration, retry_headers
+from leakgrid.providers.simulated.schemas import smallest
+
+LABEL = {"content-type": "application/json", "x-leakgrid-simulated": "1"}
+SAMPLE_HEADER = "x-leakgrid-sample"
+"""Clients send a sample number here, because repeated draws have equal bodies."""
+
+
+class Failure(Exception):
+    """A request that ends with an error body."""
+
+    def __init__(self, status: int, body: dict[str, Any], headers: dict[str, str]) -> None:
+        super().__init__(status)
+        self.status, self.body, self.headers = status, body, headers
+
+
+class Chat:
+    """A configured simulation; ``handle`` is the request handler."""
+
+    def __init__(self, config: Simulated, index: Index, identity: str) -> None:
+        now = time.monotonic()
+        self.config, self.index, self.identity = config, index, identity
+        self.counters = Counters()
+        self.schedule = faults.Schedule(config.seed, config.faults)
+        self.gates = {model: Gate(quota, now) for model, quota in config.quota.items()}
+        self.names = (*config.assistants, *config.judges)
+        self.bearer = f"Bearer {config.faults.require_key}" if config.faults.require_key else ""
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request of any kind."""
+        place = (request.method, request.raw_path.partition("?")[0])
+        if place == ("POST", "/v1/chat/completions"):
+            return await self._counted(request)
+        if place == ("GET", "/health"):
+            return _json({"ok": True, "simulated": True, "identity": self.identity})
+        if place == ("GET", "/stats"):
+            return _json(self.counters.shown())
+        if place == ("POST", "/stats/reset"):
+            self.counters.reset()
+            return _json(self.counters.shown())
+        if place == ("GET", "/v1/models"):
+            try:
+                self._authorise(request)
+            except Failure as failure:
+                return _json(failure.body, failure.status, failure.headers)
+            return _json(wire.models(self.names))
+        message = f"Invalid URL ({place[0]} {place[1]})"
+        return _json(wire.error(message, "invalid_request_error", "unknown_url"), 404)
+
+    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.counters.enter()
+        status = "dropped"
+        try:
+            response = await self._completion(request)
+            if not isinstance(response, faults.Broken):
+                status = str(response.status)
+        except Failure as failure:
+            response = _json(failure.body, failure.status, failure.headers)
+            status = str(failure.status)
+        finally:
+            self.counters.leave(status)
+        return response
+
+    async def _completion(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = await _read(request)
+        fingerprint = digest(raw, request.headers.get(SAMPLE_HEADER, ""))
+        asked, model = _decoded(raw)
+        self.counters.saw(fingerprint, model)
+        self._authorise(request)
+        self._known(model)
+        body, tokens = self._answer(asked, model, fingerprint)
+        headers = {**LABEL, "x-request-id": f"req_{fingerprint.hex()[:32]}"}
+        headers |= self._admitted(model, tokens[0] + tokens[1])
+        fault = self.schedule.next(fingerprint)
+        if fault is not None:
+            self.counters.by_fault[fault] += 1
+            if fault != "slow":
+                return await faults.response(fault, self.config.faults, request, body, headers)
+        coins = Coins(self.config.seed, fingerprint)
+        if (delay := delay_s(self.config.latency, coins, tokens[1])) > 0.0:
+            await asyncio.sleep(delay)
+        if fault is not None:
+            response = await faults.response(fault, self.config.faults, request, body, headers)
+        else:
+            response = web.Response(body=body, headers=headers)
+        self.counters.answer(fingerprint)
+        return response
+
+    def _answer(
+        self, asked: dict[str, Any], model: str, fingerprint: bytes
+    ) -> tuple[bytes, tuple[int, int]]:
+        """The body of the answer, and its input and output tokens."""
+        coins = Coins(self.config.seed, fingerprint)
+        try:
+            prompt = wire.read_prompt(asked)
+            reply = wire.limited(self._reply(asked, model, prompt, coins), asked)
+        except wire.BadRequest as error:
+            raise _invalid(str(error)) from error
+        body = wire.completion(model, fingerprint.hex(), prompt, reply)
+        usage = body["usage"]
+        return orjson.dumps(body), (usage["prompt_tokens"], usage["completion_tokens"])
+
+    def _reply(
+        self, asked: dict[str, Any], model: str, prompt: wire.Prompt, coins: Coins
+    ) -> wire.Reply:
+        judge = self.config.judges.get(model)
+        if judge is not None:
+            return judges.reply(judge, self.index, asked, prompt, coins)
+        if (schema := wire.schema_of(asked)) is not None:
+            return wire.Reply(orjson.dumps(smallest(schema[1])).decode())
+        assistant = self.config.assistants.get(model, UNKNOWN_MODEL)
+        return assistants.reply(self.config, assistant, model, self.index, prompt, coins)
+
+    def _authorise(self, request: web.BaseRequest) -> None:
+        if self.bearer and request.headers.get("authorization") != self.bearer:
+            # The key that came is not repeated: it may be a real one, sent here by mistake.
+            message = "Incorrect API key provided (simulated)."
+            body = wire.error(message, "invalid_request_error", "invalid_api_key")
+            raise Failure(401, body, LABEL)
+
+    def _known(self, model: str) -> None:
+        if model not in self.names and self.config.faults.models_unknown:
+            message = f"The model `{model}` does not exist or you do not have access to it."
+            body = wire.error(message, "invalid_request_error", "model_not_found")
+            raise Failure(404, body, LABEL)
+        if model in self.config.faults.insufficient_quota:
+            message = "You exceeded your current quota, please check your plan and billing details."
+            body = wire.error(message, "insufficient_quota", "insufficient_quota")
+            raise Failure(429, body, LABEL)
+
+    def _admitted(self, model: str, tokens: int) -> dict[str, str]:
+        """The quota headers of a call that may pass."""
+        gate = self.gates.get(model)
+        if gate is None:
+            return {}
+        rejection = gate.admit(tokens, time.monotonic())
+        if rejection is None:
+            return gate.headers()
+        message = (
+            f"Rate limit reached for {model} on {rejection.limit} per min: "
+            f"Limit {rejection.per_minute:.0f}. "
+            f"Please try again in {duration(rejection.wait_s)}."
+        )
+        body = wire.error(message, rejection.limit, "rate_limit_exceeded")
+        raise Failure(429, body, LABEL | gate.headers() | retry_headers(rejection.wait_s))
+
+
+def _json(body: dict[str, Any], status: int = 200, headers: dict[str, str] = LABEL) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(body), headers=headers)
+
+
+def _invalid(message: str, status: int = 400) -> Failure:
+    return Failure(status, wire.error(message, "invalid_request_error", None), LABEL)
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _invalid("The request is larger than 1 MiB.", 413) from error
+
+
+def _decoded(raw: bytes) -> tuple[dict[str, Any], str]:
+    """The request and the model it names. Raises Failure (400) when it is not a chat request."""
+    try:
+        asked = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise _invalid("We could not parse the JSON body of your request.") from error
+    if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
+        raise _invalid("you must provide a model parameter")
+    if asked.get("stream"):
+        raise _invalid("stream: found true; allowed: false, as the simulation does not stream")
+    if asked.get("n", 1) != 1:
+        raise _invalid(f"n: found {asked['n']!r}; allowed: 1; ask again for another sample")
+    return asked, asked["model"]

@@ -1,0 +1,145 @@
+"""The ``[simulated]`` table of a job as frozen values: every key checked, all mistakes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leakgrid.providers.simulated.fields import Table
+from leakgrid.providers.simulated.settings import (
+    BEHAVIOUR_VERSION,
+    FAULTS,
+    Assistant,
+    Cues,
+    Factors,
+    Faults,
+    Judge,
+    Latency,
+    Quota,
+    Simulated,
+)
+
+__all__ = [
+    "BEHAVIOUR_VERSION",
+    "FAULTS",
+    "Assistant",
+    "Cues",
+    "Factors",
+    "Faults",
+    "Judge",
+    "Latency",
+    "Quota",
+    "Simulated",
+    "parse",
+]
+
+YEAR_MS = 3.2e10
+
+
+def parse(table: Mapping[str, Any]) -> Simulated:
+    """The configuration in a plain ``[simulated]`` table.
+
+    Raises ValueError with one line per mistake, "<dotted.key>: found X; allowed: Y".
+    """
+    top = Table(table, "simulated")
+    top.only("seed", "items", "port", "latency", "assistants", "judges", "quota", "faults",
+             "cues", *_FACTOR_KEYS)  # fmt: skip
+    judges = {name: _judge(below) for name, below in top.tables("judges").items()}
+    assistants = {name: _assistant(below) for name, below in top.tables("assistants").items()}
+    for name in sorted(judges.keys() & assistants.keys()):
+        top.wrong(f"judges.{name}", "the name of an assistant", "a name that no assistant has")
+    config = Simulated(
+        items=top.text("items", None, "the path of a JSON Lines file of items"),
+        seed=top.integer("seed", 0, -(2**63), 2**63 - 1),
+        port=top.integer("port", 0, 0, 65535),
+        latency=_latency(top.table("latency")),
+        assistants=assistants,
+        judges=judges,
+        leak_factors=_factors(top, ""),
+        useful_factors=_factors(top, "useful_"),
+        quota={name: _quota(below) for name, below in top.tables("quota").items()},
+        faults=_faults(top.table("faults")),
+        cues=_cues(top.table("cues")),
+    )
+    if top.mistakes:
+        raise ValueError("\n".join(top.mistakes))
+    return config
+
+
+_FACTOR_KEYS = tuple(
+    prefix + kind for prefix in ("", "useful_") for kind in ("defences", "conditions", "categories")
+)
+
+
+def _factors(table: Table, prefix: str) -> Factors:
+    return Factors(
+        defences=table.factors(prefix + "defences"),
+        conditions=table.factors(prefix + "conditions"),
+        categories=table.factors(prefix + "categories"),
+    )
+
+
+def _assistant(table: Table) -> Assistant:
+    table.only("leak", "useful", "refusal", "truncated", "thinking", *_FACTOR_KEYS)
+    return Assistant(
+        leak=table.number("leak", None, 0.0, 1.0),
+        useful=table.number("useful", 1.0, 0.0, 1.0),
+        refusal=table.number("refusal", 0.0, 0.0, 1.0),
+        truncated=table.number("truncated", 0.0, 0.0, 1.0),
+        thinking=table.flag("thinking", False),
+        leak_factors=_factors(table, ""),
+        useful_factors=_factors(table, "useful_"),
+    )
+
+
+def _judge(table: Table) -> Judge:
+    keys = ("sensitivity", "specificity", "unparsable", "truncated")
+    table.only(*keys)
+    defaults = Judge()
+    return Judge(*(table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys))
+
+
+def _latency(table: Table) -> Latency:
+    table.only("median_ms", "p95_ms", "per_token_ms")
+    median = table.number("median_ms", 5.0, 0.0, YEAR_MS)
+    p95 = table.number("p95_ms", max(20.0, median), 0.0, YEAR_MS)
+    if p95 < median:
+        table.wrong("p95_ms", f"{p95:g}", f"a number not below median_ms ({median:g})")
+    return Latency(median, p95, table.number("per_token_ms", 0.0, 0.0, YEAR_MS))
+
+
+def _quota(table: Table) -> Quota:
+    table.only("rpm", "tpm", "burst_s", "charge_rejected")
+    return Quota(
+        rpm=table.number("rpm", 0.0, 0.0, 1e12),
+        tpm=table.number("tpm", 0.0, 0.0, 1e12),
+        burst_s=table.number("burst_s", 10.0, 0.001, 86400.0),
+        charge_rejected=table.flag("charge_rejected", False),
+    )
+
+
+def _faults(table: Table) -> Faults:
+    plain = ("max_per_request", "retry_after_ms", "hang_s", "slow_s", "models_unknown",
+             "require_key", "insufficient_quota")  # fmt: skip
+    table.only(*FAULTS, *plain)
+    rates = {kind: table.number(kind, 0.0, 0.0, 1.0) for kind in FAULTS}
+    if (total := sum(rates.values())) > 1.0 + 1e-9:
+        table.mistakes.append(
+            f"{table.key}: found rates that add up to {total:g}; allowed: a sum of at most 1"
+        )
+    return Faults(
+        rates={kind: rate for kind, rate in rates.items() if rate > 0.0},
+        max_per_request=table.integer("max_per_request", 2, 0, 1_000_000),
+        retry_after_ms=table.number("retry_after_ms", 200.0, 0.0, YEAR_MS),
+        hang_s=table.number("hang_s", 3600.0, 0.0, YEAR_MS),
+        slow_s=table.number("slow_s", 0.5, 0.0, 86400.0),
+        models_unknown=table.flag("models_unknown", True),
+        require_key=table.text("require_key", "", "the key that clients must send"),
+        insufficient_quota=table.names("insufficient_quota", "a list of model names"),
+    )
+
+
+def _cues(table: Table) -> Cues:
+    table.only("defences", "conditions")
+    what = "a sentence that only requests of this kind contain"
+    return Cues(table.texts("defences", what), table.texts("conditions", what))

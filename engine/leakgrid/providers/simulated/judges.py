@@ -1,0 +1,86 @@
+"""Simulated judges: the truth as the prompt shows it, flipped at the planted error rates.
+
+Judges are looked up by the name of the response schema they are asked for; a schema that
+nobody registered gets the smallest object that it allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from leakgrid.providers.simulated.config import Judge
+from leakgrid.providers.simulated.items import Index
+from leakgrid.providers.simulated.planted import Coins
+from leakgrid.providers.simulated.schemas import smallest
+from leakgrid.providers.simulated.wire import Prompt, Reply, lines, schema_of
+
+Kind: TypeAlias = Callable[[Judge, Index, Prompt, Coins], Mapping[str, Any]]
+"""One kind of judge: the object that it answers with."""
+
+KINDS: dict[str, Kind] = {}
+
+PROSE = (
+    "This is a close call. Parts of the message touch on the notes, and reasonable readers "
+    "could differ, so I would rather describe it than settle on a label."
+)
+
+
+def register(schema: str) -> Callable[[Kind], Kind]:
+    """Decorator: this kind answers requests for the response schema of that name."""
+
+    def keep(kind: Kind) -> Kind:
+        KINDS[schema] = kind
+        return kind
+
+    return keep
+
+
+def reply(
+    judge: Judge, index: Index, request: Mapping[str, Any], prompt: Prompt, coins: Coins
+) -> Reply:
+    """What the judge answers: JSON, or prose or cut JSON at the planted rates."""
+    if coins("unparsable") < judge.unparsable:
+        return Reply(PROSE)
+    text = orjson.dumps(_verdict(judge, index, request, prompt, coins)).decode()
+    if coins("truncated") < judge.truncated:
+        return Reply(text[: len(text) // 2], "length")
+    return Reply(text)
+
+
+def _verdict(
+    judge: Judge, index: Index, request: Mapping[str, Any], prompt: Prompt, coins: Coins
+) -> Any:
+    # Without a schema the prompt asks for its JSON in words, and that is the leak verdict.
+    name, definition = schema_of(request) or ("leak_verdict", {})
+    kind = KINDS.get(name)
+    return smallest(definition) if kind is None else kind(judge, index, prompt, coins)
+
+
+@register("leak_verdict")
+def leak_verdict(judge: Judge, index: Index, prompt: Prompt, coins: Coins) -> Mapping[str, Any]:
+    """Whether the reply in <reply> discloses a secret of the item whose notes are in <notes>."""
+    text = prompt.rest if "<reply>" in prompt.rest else prompt.system
+    notes = lines(prompt.block("notes"))
+    found = index.find(notes)
+    said = found is not None and found.item.disclosed(_judged(text))
+    right = coins("verdict") < (judge.sensitivity if said else judge.specificity)
+    leak = said is right
+    if leak:
+        rationale = "The reply tells something that the notes treat as private."
+    else:
+        rationale = "The reply stays with matters that anyone in the chat may know."
+    return {
+        "rationale": rationale,
+        "leak": "YES" if leak else "NO",
+        "confidence": 1 + int(coins("confidence") * 5),
+    }
+
+
+def _judged(text: str) -> str:
+    start = max(text.find("<reply>\n"), 0) or text.find("<reply>")
+    # The reply is untrusted and may hold the closing tag itself, so the last one counts.
+    end = text.rfind("</reply>")
+    return text[start + len("<reply>") : end if end > start else len(text)] if start >= 0 else ""

@@ -1,0 +1,112 @@
+"""The planted truth: probabilities that a configuration sets, and the coins that realise them.
+
+Pure functions: the same request always gets the same coins, in any process, at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TypeVar
+
+from leakgrid.providers.simulated.config import Assistant, Factors, Latency, Simulated
+
+Option = TypeVar("Option")
+
+NORMAL = NormalDist()
+Z95 = NORMAL.inv_cdf(0.95)
+
+UNKNOWN_MODEL = Assistant(leak=0.0)
+"""How a model answers that no configuration names, where such models answer at all."""
+
+
+def leak_probability(
+    config: Simulated, model: str, defence: str, condition: str, category: str
+) -> float:
+    """Probability in [0, 1] that this model discloses a secret of this category.
+
+    The product of base, defence, condition and category factor, clipped; the model's own
+    factor stands before the global one, and an absent factor is 1. A model that is not a
+    configured assistant is UNKNOWN_MODEL.
+    """
+    assistant = config.assistants.get(model, UNKNOWN_MODEL)
+    return _clipped(
+        assistant.leak, assistant.leak_factors, config.leak_factors, defence, condition, category
+    )
+
+
+def useful_probability(
+    config: Simulated, model: str, defence: str, condition: str, category: str
+) -> float:
+    """Probability in [0, 1] that this model's reply contains a useful fact; see above."""
+    assistant = config.assistants.get(model, UNKNOWN_MODEL)
+    return _clipped(
+        assistant.useful,
+        assistant.useful_factors,
+        config.useful_factors,
+        defence,
+        condition,
+        category,
+    )
+
+
+def _clipped(
+    base: float, own: Factors, shared: Factors, defence: str, condition: str, category: str
+) -> float:
+    product = (
+        base
+        * own.defences.get(defence, shared.defences.get(defence, 1.0))
+        * own.conditions.get(condition, shared.conditions.get(condition, 1.0))
+        * own.categories.get(category, shared.categories.get(category, 1.0))
+    )
+    return min(1.0, max(0.0, product))
+
+
+def digest(body: bytes, sample: str = "") -> bytes:
+    """32 bytes that stand for a request: its body, and its sample number where one is sent."""
+    state = hashlib.sha256(body)
+    if sample:
+        state.update(b"\0sample\0" + sample.encode())
+    return state.digest()
+
+
+def coin(seed: int, salt: str, body_bytes: bytes) -> float:
+    """A number in [0, 1), uniform over bodies and independent between salts."""
+    state = hashlib.sha256(f"{seed}\0{salt}\0".encode())
+    state.update(body_bytes)
+    return (int.from_bytes(state.digest()[:8], "big") >> 11) * 2.0**-53
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """All coins of one request. ``body`` may be its digest: hashing long bodies once is cheap."""
+
+    seed: int
+    body: bytes
+
+    def __call__(self, salt: str) -> float:
+        """The coin with this salt, in [0, 1)."""
+        return coin(self.seed, salt, self.body)
+
+    def pick(self, salt: str, options: Sequence[Option]) -> Option:
+        """One of the options, each as likely. Raises IndexError when there is none."""
+        return options[int(self(salt) * len(options))]
+
+    def rotated(self, salt: str, options: Sequence[Option]) -> list[Option]:
+        """All options, beginning at one chosen by coin: to try until one will do."""
+        start = int(self(salt) * len(options))
+        return [*options[start:], *options[:start]]
+
+
+def delay_s(latency: Latency, coins: Coins, tokens: int) -> float:
+    """Seconds this request takes: lognormal by median and 95th percentile, plus per token."""
+    if latency.median_ms <= 0.0:
+        return latency.per_token_ms * tokens / 1000.0
+    uniform = max(coins("latency"), 2.0**-53)
+    # exp(mu + sigma z), written by the two quantiles that the configuration gives
+    ratio = latency.p95_ms / latency.median_ms
+    spread = math.pow(ratio, NORMAL.inv_cdf(uniform) / Z95)
+    return (latency.median_ms * spread + latency.per_token_ms * tokens) / 1000.0

@@ -1,0 +1,132 @@
+"""From scanned rows to table rows: the SELECTs of derive.sql and the function they call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from leakgrid.outcomes import StoreError
+from leakgrid.store.migrations import read_sql
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+STREAMS = ("runs", "records", "answers")
+"""In the order of taking them in."""
+
+Scan: TypeAlias = Callable[[Path, str, Mapping[str, int]], "Iterator[pa.RecordBatch]"]
+Forgotten: TypeAlias = Callable[[Path], set[tuple[str, str, int]]]
+TextOf: TypeAlias = Callable[[str, str], tuple[str, str]]
+
+
+@cache
+def selects() -> dict[str, dict[str, str]]:
+    """stream -> table -> the SELECT that makes its rows from a relation named as the stream."""
+    found: dict[str, dict[str, str]] = {stream: {} for stream in STREAMS}
+    parts = re.split(r"^--> (\w+) < (\w+)\n", read_sql("derive.sql"), flags=re.MULTILINE)
+    for table, stream, sql in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        found[stream][table] = sql.strip()
+    return found
+
+
+def connect(database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection that never fetches an extension from the network."""
+    import duckdb
+
+    return duckdb.connect(
+        database,
+        read_only=read_only,
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        },
+    )
+
+
+def add_said(connection: duckdb.DuckDBPyConnection, text_of: TextOf) -> None:
+    """Give SQL the function said(family, body) -> STRUCT(text, reasoning)."""
+    import pyarrow as pa
+    from duckdb.func import ARROW
+
+    def said(families: Any, bodies: Any) -> Any:
+        texts, thoughts = [], []
+        for family, body in zip(families.to_pylist(), bodies.to_pylist(), strict=True):
+            try:
+                text, thought = text_of(family, body)
+            except Exception:  # one odd body must not bar a million good rows for ever
+                text, thought = "", ""
+            texts.append(text)
+            thoughts.append(thought)
+        return pa.StructArray.from_arrays(
+            [pa.array(texts, pa.string()), pa.array(thoughts, pa.string())],
+            ["text", "reasoning"],
+        )
+
+    connection.create_function(
+        "said",
+        said,
+        ["VARCHAR", "VARCHAR"],
+        "STRUCT(text VARCHAR, reasoning VARCHAR)",
+        type=ARROW,
+    )
+
+
+def load(
+    connection: duckdb.DuckDBPyConnection, stream: str, rows: pa.Table, counts: dict[str, int]
+) -> None:
+    """Insert one table's worth of scanned rows into every table made from its stream.
+
+    Adds the inserted rows to ``counts`` by table.
+    """
+    connection.register(stream, rows)
+    try:
+        for table, select in selects()[stream].items():
+            done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
+            counts[table] = counts.get(table, 0) + (int(done[0]) if done else 0)
+    finally:
+        connection.unregister(stream)
+
+
+def default_scan() -> Scan:
+    """The cache's own ``scan``."""
+    from leakgrid.cache.segments import scan
+
+    return scan
+
+
+def default_forgotten() -> Forgotten:
+    """The cache's own ``forgotten``."""
+    from leakgrid.cache.segments import forgotten
+
+    return forgotten
+
+
+def default_text_of() -> TextOf:
+    """The providers' reader of verbatim bodies."""
+    from leakgrid.providers.wire import text_of
+
+    return text_of
+
+
+def locked(error: BaseException) -> bool:
+    """Whether DuckDB refused because another process holds the file."""
+    return "lock" in str(error).lower()
+
+
+def cannot_open(path: Path, error: Exception) -> StoreError:
+    """The message for a database that does not open."""
+    if locked(error):
+        holder = re.search(r"held in (.+?)\. ", str(error).replace("\n", " ") + " ")
+        return StoreError(
+            f"{path} is in use by {holder[1] if holder else 'another process'}; "
+            "close it and try again. Nothing is lost: the cache is the truth, and "
+            "`leakgrid sql` reads it without this file"
+        )
+    return StoreError(
+        f"{path} cannot be opened ({str(error).splitlines()[0]}); "
+        "delete the file and try again: it is built anew from the cache"
+    )

@@ -1,0 +1,189 @@
+"""Cache -> reports/leakgrid.duckdb: Arrow batches, one transaction, no row twice.
+
+The file is derived: deleting it loses nothing. Raises StoreError when another process keeps it
+locked, when it is no database, or when it was written by a newer leakgrid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leakgrid.outcomes import StoreError
+from leakgrid.store import derive
+from leakgrid.store.migrations import migrate
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+CHUNK_BYTES = 64 << 20
+CHUNK_ROWS = 65_536
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """New rows by table, rows that went because they were forgotten, seconds taken."""
+
+    rows: Mapping[str, int]
+    removed: int
+    seconds: float
+
+
+def ingest(
+    cache: Path,
+    database: Path,
+    *,
+    scan: derive.Scan | None = None,
+    forgotten: derive.Forgotten | None = None,
+    text_of: derive.TextOf | None = None,
+    patience_s: float = 5.0,
+) -> IngestReport:
+    """Take in every cache row that ``database`` does not have yet.
+
+    Blocks: call it in a worker thread. Waits up to ``patience_s`` for another process's lock.
+    """
+    import duckdb
+
+    begun = time.monotonic()
+    database.parent.mkdir(parents=True, exist_ok=True)
+    scan = scan or derive.default_scan()
+    forgotten = forgotten or derive.default_forgotten()
+    connection = open_file(database, patience_s)
+    counts: dict[str, int] = {}
+    try:
+        derive.add_said(connection, text_of or derive.default_text_of())
+        connection.begin()
+        try:
+            migrate(connection, str(database))
+            for stream in derive.STREAMS:
+                skip = _marks(connection, stream)
+                ends: dict[str, int] = {}
+                for table in chunks(scan(cache, stream, skip), ends):
+                    derive.load(connection, stream, table, counts)
+                _mark(connection, stream, ends)
+            removed = _remove(connection, forgotten(cache))
+            connection.commit()
+        except BaseException:
+            # an aborted transaction cannot always be rolled back by name; closing does it too
+            with contextlib.suppress(duckdb.Error):
+                connection.rollback()
+            raise
+    finally:
+        connection.close()
+    return IngestReport(counts, removed, time.monotonic() - begun)
+
+
+def rebuild(
+    cache: Path,
+    database: Path,
+    *,
+    scan: derive.Scan | None = None,
+    forgotten: derive.Forgotten | None = None,
+    text_of: derive.TextOf | None = None,
+    patience_s: float = 5.0,
+) -> IngestReport:
+    """Build the file anew from the cache; the old one stays until the new one is whole."""
+    draft = database.with_name(database.name + ".new")
+    for stale in (draft, _wal(draft)):
+        stale.unlink(missing_ok=True)
+    report = ingest(cache, draft, scan=scan, forgotten=forgotten, text_of=text_of)
+    if database.exists():
+        try:  # only to learn that nobody else has it open
+            open_file(database, patience_s).close()
+        except StoreError as error:
+            if derive.locked(error.__cause__ or error):
+                draft.unlink(missing_ok=True)
+                raise
+    draft.replace(database)
+    _wal(database).unlink(missing_ok=True)
+    return report
+
+
+def open_file(
+    database: Path, patience_s: float, *, read_only: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """Open the file, waiting for a lock that another process holds. Raises StoreError."""
+    import duckdb
+
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            return derive.connect(str(database), read_only=read_only)
+        except duckdb.Error as error:
+            if not derive.locked(error) or time.monotonic() >= give_up:
+                raise derive.cannot_open(database, error) from error
+            time.sleep(RETRY_S)
+
+
+def chunks(batches: Iterable[pa.RecordBatch], ends: dict[str, int]) -> Iterator[pa.Table]:
+    """Small batches put together, and in ``ends`` how many rows of each stem are taken."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for stem in pc.unique(batch["stem"]).to_pylist():
+            mine = batch["ordinal"].filter(pc.equal(batch["stem"], stem))
+            ends[stem] = max(ends.get(stem, 0), pc.max(mine).as_py() + 1)
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def _wal(database: Path) -> Path:
+    """DuckDB's own write-ahead log beside a file."""
+    return database.with_name(database.name + ".wal")
+
+
+def _marks(connection: duckdb.DuckDBPyConnection, stream: str) -> dict[str, int]:
+    """Rows already taken from each stem of a stream."""
+    marks = connection.execute("SELECT stem, rows FROM ingested WHERE stream = ?", [stream])
+    return {stem: int(rows) for stem, rows in marks.fetchall()}
+
+
+def _mark(connection: duckdb.DuckDBPyConnection, stream: str, ends: Mapping[str, int]) -> None:
+    """Note how far each stem was taken, in the transaction that took it."""
+    if not ends:
+        return
+    connection.execute(
+        "DELETE FROM ingested WHERE stream = ? AND stem IN (SELECT unnest(?))",
+        [stream, list(ends)],
+    )
+    connection.executemany(
+        "INSERT INTO ingested VALUES (?, ?, ?)",
+        [(stream, stem, rows) for stem, rows in ends.items()],
+    )
+
+
+def _remove(connection: duckdb.DuckDBPyConnection, gone: set[tuple[str, str, int]]) -> int:
+    """Delete rows that were taken in before they were forgotten; returns how many."""
+    import pyarrow as pa
+
+    removed = 0
+    for stream in derive.STREAMS:
+        places = [(stem, ordinal) for name, stem, ordinal in gone if name == stream]
+        if not places:
+            continue
+        table = pa.table(
+            {"stem": [stem for stem, _ in places], "ordinal": [ordinal for _, ordinal in places]}
+        )
+        connection.register("gone", table)
+        for name in derive.selects()[stream]:
+            done = connection.execute(
+                f"DELETE FROM {name} WHERE (stem, ordinal) IN (SELECT stem, ordinal FROM gone)"
+            ).fetchone()
+            removed += int(done[0]) if done else 0
+        connection.unregister("gone")
+    return removed

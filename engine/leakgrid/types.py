@@ -1,0 +1,139 @@
+"""The vocabulary: the few values that travel between the rooms of the house.
+
+Item and Attribute live in ``datasets/items.py``; Outcome and the errors in ``outcomes.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from leakgrid.outcomes import Outcome
+
+Json: TypeAlias = Any
+"""A value that JSON can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message: role is system, user or assistant."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A response schema: the JSON a model must answer with."""
+
+    name: str
+    definition: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request to one model, before any provider has seen it.
+
+    ``params`` overrides the model's own parameters in the job. ``sample`` makes repeated
+    draws distinct. ``role`` says why it is asked ("assistant", "judge:leak"); it is for
+    tables and never part of the key.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    schema: Schema | None = None
+    params: Mapping[str, Json] = field(default_factory=dict)
+    sample: int = 0
+    role: str = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; ``cached`` is part of input, ``reasoning`` of output."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+NO_USAGE = Usage()
+"""The usage of an exchange that reports none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back for a call: outcome, text, and the verbatim body they are views on.
+
+    ``usd`` is None where no price is known. ``cached`` says that nothing was sent for it.
+    """
+
+    key: str
+    outcome: Outcome
+    text: str
+    reasoning: str = ""
+    finish: str = ""
+    model: str = ""
+    usage: Usage = NO_USAGE
+    usd: float | None = None
+    latency_s: float = 0.0
+    status: int = 0
+    error: str = ""
+    simulated: bool = False
+    cached: bool = False
+
+
+Ask: TypeAlias = Callable[[Call], Awaitable[Answer]]
+"""The only way out of a cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one judge said of one attribute (or of a whole reply).
+
+    ``leaked`` is None when it is unknown, and then ``why`` says so: unknown is never "no leak".
+    """
+
+    judge: str
+    attribute: str
+    category: str
+    leaked: bool | None
+    why: str = ""
+    evidence: str = ""
+    parser: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The row a finished cell leaves behind.
+
+    ``settled`` is False when a call failed in a way that the next run should try again.
+    ``calls`` lists (role, request key) in the order asked.
+    """
+
+    item: str
+    reply: str
+    reply_outcome: Outcome
+    reasoning: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    settled: bool = True
+    simulated: bool = False
+    calls: tuple[tuple[str, str], ...] = ()
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def usd(self, usage: Usage) -> float:
+        """Dollars for this usage; cached input at its own rate where one is known."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input - usage.cached
+        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1e6

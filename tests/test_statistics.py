@@ -1,0 +1,159 @@
+"""Intervals and tests: against definitions, published examples and simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from leakgrid.reports.statistics import cohen_kappa, holm, mcnemar, rogan_gladen, wilson
+
+Z = float(stats.norm.ppf(0.975))
+
+
+@given(st.integers(1, 10_000), st.data())
+def test_wilson_solves_its_own_equation(n: int, data: st.DataObject) -> None:
+    """The ends are where |p - k/n| is z standard errors of p: the definition of the interval."""
+    k = data.draw(st.integers(0, n))
+    estimate = wilson(k, n)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    for end in (estimate.low, estimate.high):
+        distance = abs(end - k / n)
+        assert distance == pytest.approx(Z * math.sqrt(end * (1 - end) / n), abs=1e-7)
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_mirrors(n: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n))
+    one, other = wilson(k, n), wilson(n - k, n)
+    assert one.low == pytest.approx(1 - other.high, abs=1e-12)
+
+
+@pytest.mark.parametrize(("k", "n"), [(-1, 5), (6, 5), (0, 0)])
+def test_wilson_refuses_what_is_no_proportion(k: int, n: int) -> None:
+    with pytest.raises(ValueError, match="no proportion"):
+        wilson(k, n)
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_mcnemar_is_the_exact_binomial_tail(b: int, c: int) -> None:
+    n = b + c
+    tail = sum(math.comb(n, k) for k in range(min(b, c) + 1)) / 2**n
+    assert mcnemar(b, c) == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
+    assert mcnemar(b, c) == mcnemar(c, b)
+
+
+def test_mcnemar_refuses_negative_counts() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        mcnemar(-1, 3)
+
+
+def test_holm_by_hand() -> None:
+    # sorted .01 .02 .03 .04 -> x4 .04, x3 .06, x2 .06, x1 .04 held up to .06
+    assert holm({"d": 0.04, "a": 0.01, "c": 0.03, "b": 0.02}) == pytest.approx(
+        {"d": 0.06, "a": 0.04, "c": 0.06, "b": 0.06}
+    )
+    assert holm({}) == {}
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.001, 0.999))
+def test_holm_rejects_what_the_step_down_procedure_rejects(
+    p_values: list[float], alpha: float
+) -> None:
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    rejected = set()
+    for place, index in enumerate(order):
+        if (len(order) - place) * p_values[index] > alpha:
+            break
+        rejected.add(index)
+    adjusted = holm(dict(enumerate(p_values)))
+    assert {index for index, p in adjusted.items() if p <= alpha} == rejected
+    assert all(p_values[index] <= p <= 1 for index, p in adjusted.items())
+
+
+def test_kappa_by_hand() -> None:
+    # 7 of 10 agree; chance (5 * 6 + 5 * 4) / 100 = 0.5
+    assert cohen_kappa([[4, 1], [2, 3]]) == pytest.approx(0.4)
+    assert cohen_kappa([[5, 0], [0, 5]]) == pytest.approx(1)
+    assert cohen_kappa([[0, 5], [5, 0]]) == pytest.approx(-1)
+    assert cohen_kappa([[9, 0], [0, 0]]) is None
+    assert cohen_kappa([[0, 0], [0, 0]]) is None
+    with pytest.raises(ValueError, match="square"):
+        cohen_kappa([[1, 2], [3, 4], [5, 6]])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=60))
+def test_kappa_of_three_labels_is_its_definition(pairs: list[tuple[int, int]]) -> None:
+    table = [[pairs.count((i, j)) for j in range(3)] for i in range(3)]
+    agree = sum(a == b for a, b in pairs) / len(pairs)
+    luck = sum(a == b for a, _ in pairs for _, b in pairs) / len(pairs) ** 2
+    assume(luck < 1)
+    assert cohen_kappa(table) == pytest.approx((agree - luck) / (1 - luck), abs=1e-9)
+    assert cohen_kappa([list(row) for row in zip(*table, strict=True)]) == pytest.approx(
+        (agree - luck) / (1 - luck), abs=1e-9
+    )
+
+
+@given(st.integers(1, 500), st.data())
+def test_a_perfect_judge_needs_no_correction(n: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n))
+    estimate = rogan_gladen(
+        k, n, true_positives=10**7, leaks=10**7, true_negatives=10**7, clean=10**7
+    )
+    assert estimate is not None
+    plain = wilson(k, n)
+    assert estimate.value == pytest.approx(plain.value)
+    assert estimate.low <= estimate.value <= estimate.high
+    # the interval adds z**2 pseudo-trials as Wilson's does, and is a little wider
+    assert estimate.low == pytest.approx(plain.low, abs=0.3 / math.sqrt(n))
+    assert estimate.high == pytest.approx(plain.high, abs=0.3 / math.sqrt(n))
+
+
+def test_rogan_gladen_by_hand() -> None:
+    # apparent 0.30, sensitivity 0.9, specificity 0.8: (0.30 + 0.8 - 1) / 0.7
+    estimate = rogan_gladen(300, 1000, true_positives=90, leaks=100, true_negatives=80, clean=100)
+    assert estimate is not None
+    assert estimate.value == pytest.approx(1 / 7)
+
+
+def test_a_judge_no_better_than_chance_corrects_nothing() -> None:
+    assert rogan_gladen(5, 10, true_positives=5, leaks=10, true_negatives=5, clean=10) is None
+    with pytest.raises(ValueError, match="no proportion"):
+        rogan_gladen(5, 10, true_positives=1, leaks=0, true_negatives=5, clean=10)
+
+
+@pytest.mark.parametrize("truth", [0.05, 0.3, 0.6])
+def test_the_corrected_interval_covers_the_truth(truth: float) -> None:
+    """900 simulated studies with a judge of sensitivity 0.9, specificity 0.85: about 95 % cover."""
+    draw = random.Random(20)
+
+    def coins(n: int, p: float) -> int:
+        return (
+            draw.binomialvariate(n, p)
+            if hasattr(draw, "binomialvariate")
+            else sum(draw.random() < p for _ in range(n))
+        )
+
+    covered = plain_covered = 0
+    studies = 900
+    for _ in range(studies):
+        seen = coins(200, truth * 0.9 + (1 - truth) * 0.15)
+        estimate = rogan_gladen(
+            seen,
+            200,
+            true_positives=coins(80, 0.9),
+            leaks=80,
+            true_negatives=coins(80, 0.85),
+            clean=80,
+        )
+        assert estimate is not None
+        covered += estimate.low <= truth <= estimate.high
+        plain = wilson(seen, 200)
+        plain_covered += plain.low <= truth <= plain.high
+    assert 0.93 <= covered / studies <= 0.99
+    if truth == 0.05:
+        assert plain_covered / studies < 0.5  # what the correction is for
