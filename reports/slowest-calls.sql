@@ -3,10 +3,10 @@
 -- An answer that several cells share shows the first of them.
 SELECT s.job, s.simulated, s.model, s.role, round(s.latency_ms, 1) AS latency_ms,
        round(s.wait_ms, 1) AS wait_ms, s.kind, s.outcome, s.output AS output_tokens,
-       min(c.item) AS item, min(r.defence) AS defence, min(r.condition) AS condition, s.key
-FROM (FROM sending ORDER BY latency_ms DESC NULLS LAST, key, ts LIMIT 50) s
-LEFT JOIN call c ON c.key = s.key
-LEFT JOIN reply_now r ON r.stem = c.stem AND r.ordinal = c.ordinal
-GROUP BY s.job, s.simulated, s.model, s.role, s.latency_ms, s.wait_ms, s.kind, s.outcome,
-         s.output, s.key, s.ts
-ORDER BY s.latency_ms DESC NULLS LAST, s.key, s.ts;
+       r.item, r.defence, r.condition, s.key
+FROM sending s
+LEFT JOIN (FROM call QUALIFY row_number() OVER (
+               PARTITION BY key ORDER BY item, column_id, stem, ordinal) = 1) c ON c.key = s.key
+LEFT JOIN reply r ON r.stem = c.stem AND r.ordinal = c.ordinal
+ORDER BY s.latency_ms DESC NULLS LAST, s.key, s.ts
+LIMIT 50;

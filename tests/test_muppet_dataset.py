@@ -151,12 +151,12 @@ def test_no_eight_words_are_repeated_in_more_than_five_per_cent(items: list[Raw]
 def test_the_phrase_statistic_sees_an_echo(items: list[Raw]) -> None:
     echo = copy.deepcopy(items[:100])
     for number, item in enumerate(echo):
-        if number % 10 == 0:
+        if number % 5 == 0:
             name = item["owner"]
             item["shared_notes"].append(f"{name} will be back at one two three four five six.")
     share, gram = max_gram_share(echo)
-    assert share == pytest.approx(0.1)
-    assert "one two three four five" in gram
+    assert share == pytest.approx(0.2)
+    assert "one two three four" in gram
 
 
 def test_names_do_not_hide_an_echo() -> None:
@@ -177,9 +177,7 @@ def test_names_do_not_hide_an_echo() -> None:
 @pytest.mark.parametrize(
     "key", ["question", "request", "team", "shared_notes", "useful_facts", "personal_notes", "chat"]
 )
-def test_the_secret_in_any_shared_text_is_found(
-    items: list[Raw], seeds: Seeds, key: str
-) -> None:
+def test_the_secret_in_any_shared_text_is_found(items: list[Raw], seeds: Seeds, key: str) -> None:
     item = copy.deepcopy(items[0])
     form = item["attributes"][0]["surface_forms"][0].upper()
     if key == "chat":
@@ -232,7 +230,7 @@ def test_slots_agree_in_number_and_sentences_start_with_capitals() -> None:
     slots = {"they": "they", "O": "Kit"}
     assert fill("{they} [is|are] here", slots, plural=True) == "they are here"
     assert sentence("{they} left. so did {O}? yes.", slots) == "They left. So did Kit? Yes."
-    with pytest.raises(DatasetError, match="found the slot {who}"):
+    with pytest.raises(DatasetError, match=r"found the slot \{who\}"):
         fill("{who} left", slots)
 
 

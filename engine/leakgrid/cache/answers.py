@@ -33,6 +33,7 @@ from leakgrid.cache.segments import (
 
 STREAM = "answers"
 GROUPS_KEPT = 16
+ROOM_BYTES = 4 * 1024 * 1024
 WANTED = (
     "key", "outcome", "status", "body", "finish", "error", "returned",
     "input", "cached", "output", "reasoning_tokens", "usd", "latency_ms", "simulated", "family",
@@ -116,6 +117,7 @@ class AnswerCache:
             on_sealed=self._sealed,
             on_full=on_full,
             rotate_bytes=rotate_bytes,
+            room_bytes=ROOM_BYTES,
         )
 
     async def __aenter__(self) -> AnswerCache:

@@ -27,7 +27,7 @@ from leakgrid.outcomes import CacheError
 COMMIT_ROWS = 256
 COMMIT_SECONDS = 0.05
 ROTATE_BYTES = 64 * 1024 * 1024
-BALLAST_BYTES = 4 * 1024 * 1024
+ROOM_SHARE = 8
 SUFFIX = ".jsonl"
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -146,6 +146,7 @@ class Journal:
         rotate_bytes: int = ROTATE_BYTES,
         commit_rows: int = COMMIT_ROWS,
         commit_seconds: float = COMMIT_SECONDS,
+        room_bytes: int = 0,
     ) -> None:
         """``on_sealed`` runs in a thread for each journal that is full (it makes the segment);
 
@@ -160,6 +161,7 @@ class Journal:
         self._rotate_bytes = rotate_bytes
         self._commit_rows = commit_rows
         self._commit_seconds = commit_seconds
+        self._room_bytes = room_bytes
         self._pending: list[tuple[bytes, asyncio.Future[tuple[JournalFile, int]] | None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._commit: asyncio.Future[None] | None = None
@@ -337,7 +339,7 @@ class Journal:
                 raise CacheError(f"{self.file.path}: write failed ({error.strerror})") from error
             full = True
             with contextlib.suppress(OSError):
-                self._ballast.unlink()
+                self._room.unlink()
             try:
                 self._put(data)
             except OSError as again:
@@ -369,9 +371,9 @@ class Journal:
             raise
 
     def _rotate(self) -> None:
-        sealed, descriptor, ballast = self.file, self._descriptor, self._ballast
+        sealed, descriptor, room_file = self.file, self._descriptor, self._room
         self._create()
-        ballast.unlink(missing_ok=True)
+        room_file.unlink(missing_ok=True)
         self._sealer.submit(self._seal, sealed, descriptor)
 
     def _seal(self, sealed: JournalFile, descriptor: int) -> None:
@@ -385,7 +387,7 @@ class Journal:
         if self._descriptor < 0:
             return
         with contextlib.suppress(OSError):
-            self._ballast.unlink()
+            self._room.unlink()
         if not self.file.offsets:
             with contextlib.suppress(OSError):
                 self.file.path.unlink()
@@ -393,20 +395,27 @@ class Journal:
         self._descriptor = -1
 
     @property
-    def _ballast(self) -> Path:
+    def _room(self) -> Path:
         return self.file.path.with_suffix(".room")
 
     def _keep_room(self) -> None:
-        """Hold back room on the disk, so that answers in flight fit when it fills up."""
+        """Hold back room on the disk, so that answers in flight fit when it fills up.
+
+        On a nearly full disk it is less, so that the room itself never fills it.
+        """
+        disk = os.statvfs(self.folder)
+        room = min(self._room_bytes, disk.f_bavail * disk.f_frsize // ROOM_SHARE)
+        if room < 4096:
+            return
         try:
-            descriptor = os.open(self._ballast, os.O_WRONLY | os.O_CREAT, 0o644)
+            descriptor = os.open(self._room, os.O_WRONLY | os.O_CREAT, 0o644)
         except OSError:
             return
         try:
-            os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
+            os.posix_fallocate(descriptor, 0, room)
         except (OSError, AttributeError):
             with contextlib.suppress(OSError):
-                self._ballast.unlink()
+                self._room.unlink()
         finally:
             os.close(descriptor)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from leakgrid.datasets.items import assistant_name
@@ -19,14 +20,14 @@ UNFILLED = re.compile(r"[{}\[\]|]")
 ARTICLE_A = re.compile(r"\ba (?!uni|use|user|one|euro|uret)[aeiou]\w*", re.IGNORECASE)
 ARTICLE_AN = re.compile(r"\ban (?!hour|honest|X-ray|SQL|MRI)[b-df-hj-np-tv-z]\w*", re.IGNORECASE)
 BAD_AGREEMENT = re.compile(r"\bthey (was|is|has)\b|\b(he|she) (were|are|have)\b", re.IGNORECASE)
-WORD = re.compile(r"[\w'’-]+")
+WORD = re.compile(r"[\w'\u2019-]+")
 GRAM = 8
 MAX_SHARE = 0.05
 
 
 def normalise(text: str) -> str:
     """Lower case, straight apostrophes, single spaces: how surface forms are looked for."""
-    return " ".join(text.lower().replace("’", "'").split())
+    return " ".join(text.lower().replace("\u2019", "'").split())
 
 
 def shared_texts(item: Mapping[str, Any]) -> Iterator[str]:
@@ -91,7 +92,7 @@ def chat_faults(item: Mapping[str, Any]) -> list[str]:
         faults.append("another person's assistant speaks")
     if tag not in voices or len(voices) < 4:
         faults.append(f"only {len(voices)} voices, assistant included: {tag in voices}")
-    for before, after in zip(turns, turns[1:], strict=False):
+    for before, after in pairwise(turns):
         if before["sender"] == after["sender"]:
             faults.append(f"{before['sender']} writes twice in a row: {after['text']!r}")
     return faults

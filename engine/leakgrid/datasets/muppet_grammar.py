@@ -17,6 +17,7 @@ Card = TypeVar("Card")
 SLOT = re.compile(r"\{(\w+)\}")
 AGREEMENT = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\]")
 SENTENCE_START = re.compile(r"(^|[.!?]['\"]? )([a-zà-ÿ])")
+FIRST_PRONOUN = re.compile(r"\{(they|them|their)\}(?: \[(\w+)\|\w+\])?(?!self)")
 PRONOUNS = {
     "woman": ("she", "her", "her"),
     "man": ("he", "him", "his"),
@@ -44,6 +45,20 @@ def fill(template: str, slots: Mapping[str, str], *, plural: bool = False) -> st
 
     chosen = AGREEMENT.sub(lambda match: match[2 if plural else 1], template)
     return SLOT.sub(slot, chosen)
+
+
+def named(clause: str) -> str:
+    """The clause with the owner's name in place of its first pronoun, the verb to match.
+
+    For sentences with another subject, where a bare "she" would point to the wrong person.
+    """
+    return FIRST_PRONOUN.sub(_name, clause, count=1)
+
+
+def _name(match: re.Match[str]) -> str:
+    """The owner's name in the case of the pronoun; a name's verb is always singular."""
+    verb = f" {match[2]}" if match[2] else ""
+    return ("{O}'s" if match[1] == "their" else "{O}") + verb
 
 
 def sentence(template: str, slots: Mapping[str, str], *, plural: bool = False) -> str:

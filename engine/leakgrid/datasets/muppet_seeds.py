@@ -224,5 +224,6 @@ def _category(raw: dict[str, Any]) -> Category:
 
 def _phrases(raw: dict[str, Any]) -> Phrases:
     chat = raw.pop("chat")
-    by_topic = {key: _tuples(raw.pop(key)) for key in ("openers", "topic_pairs", "shared")}
+    topics = ("openers", "topic_pairs", "shared")
+    by_topic: dict[str, Any] = {key: _tuples(raw.pop(key)) for key in topics}
     return Phrases(**_tuples(raw), **_tuples(chat), **by_topic)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from leakgrid.datasets.items import Person, assistant_name
-from leakgrid.datasets.muppet_grammar import Deck, fill, pronoun_slots, sentence
+from leakgrid.datasets.muppet_grammar import Deck, fill, named, pronoun_slots, sentence
 from leakgrid.datasets.muppet_plan import Plan
 from leakgrid.datasets.muppet_seeds import TOPICS, Pair, Phrases, Seeds
 
@@ -30,6 +30,7 @@ MONTHS = {
 }
 CLOCKS = ("10:00", "10:30", "11:00", "11:30", "13:00", "13:30", "14:00", "14:30")
 TOKENS_PER_WORD = 1.33
+POSSESSIVES = ("her", "his", "their")
 # Question-and-answer pairs of the chat by group size: (topic, department, office).
 PAIRS = {3: (1, 1, 0), 4: (1, 1, 0), 5: (1, 1, 1), 6: (1, 1, 1), 10: (2, 1, 1), 20: (2, 2, 1)}
 
@@ -72,7 +73,7 @@ class Writer:
                 "key": plan.detail.key,
                 "text": page.say(plan.detail.fact),
                 "category": plan.category.label,
-                "surface_forms": _unique([*plan.detail.forms, *plan.category.forms]),
+                "surface_forms": _forms([*plan.detail.forms, *plan.category.forms], owner),
                 "known_by": [owner.name, *(person.name for person in plan.informed)],
             }
         ]
@@ -83,7 +84,7 @@ class Writer:
                     "key": extra.key,
                     "text": page.say(extra.fact),
                     "category": plan.category.label,
-                    "surface_forms": _unique(extra.forms),
+                    "surface_forms": _forms(extra.forms, owner),
                     "known_by": [owner.name, *(person.name for person in mentioned)],
                 }
             )
@@ -195,6 +196,7 @@ class _Page:
                 used.clear()
             about = {"K": person.first, "dayX": rng.choice(WEEKDAYS)}
             about[kind] = self.clause(wording, **about)
+            about["that_named"] = self.clause(named(wording), **about)
             text = self.say(self.deal(kind), about)
             if person in mentioned:
                 more = self.clause(plan.detail.more[0].that, **about)
@@ -310,6 +312,12 @@ def statistics(item: Mapping[str, Any]) -> dict[str, int | float]:
     }
 
 
-def _unique(forms: Sequence[str]) -> list[str]:
-    """Lower-case forms without repeats, in order."""
-    return list(dict.fromkeys(form.lower() for form in forms))
+def _forms(forms: Sequence[str], owner: Person) -> list[str]:
+    """Lower-case forms without repeats; "her mother" also as "priya's mother"."""
+    found = []
+    for form in forms:
+        found.append(form.lower())
+        whose, _, rest = form.partition(" ")
+        if whose in POSSESSIVES and rest:
+            found.append(f"{owner.first}'s {rest}".lower())
+    return list(dict.fromkeys(found))

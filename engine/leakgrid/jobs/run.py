@@ -43,6 +43,7 @@ from leakgrid.providers.servers import Server
 from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
+RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,10 @@ class Run:
                 )
                 self._records = await stack.enter_async_context(
                     Journal(
-                        self.cache / "records", on_sealed=seal_records, on_full=self._disk_full
+                        self.cache / "records",
+                        on_sealed=seal_records,
+                        on_full=self._disk_full,
+                        room_bytes=RECORDS_ROOM_BYTES,
                     )
                 )
                 self._events = await stack.enter_async_context(Journal(self.cache / "runs"))

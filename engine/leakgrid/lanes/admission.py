@@ -63,6 +63,7 @@ class Admission:
         self.stopped: LaneStopped | None = None
         # Until a call succeeded, so few are in flight that a mistyped model costs just those.
         self.proven = proven
+        self.rejected = 0
         self._name = name
         self._estimator = estimator
         self._price = price
@@ -131,7 +132,7 @@ class Admission:
         if self.in_flight >= self.limit.allowed:
             self.limit.saturated()
             return math.inf
-        if not self.proven and self.in_flight >= UNPROVEN:
+        if not self.proven and self.in_flight + self.rejected >= UNPROVEN:
             return math.inf
         into = self._estimator.input(len(parcel.body))
         out = self._estimator.output(parcel.role, parcel.most_output)
@@ -241,4 +242,5 @@ class Admission:
     def succeeded(self) -> None:
         """A call was answered: the lane works, and guessed waits start small again."""
         self.proven = True
+        self.rejected = 0
         self._gate_s = DEFAULT_GATE_S

@@ -73,7 +73,6 @@ class Lane:
         self.dispatch = self._admission.dispatch
         self.stop = self._admission.stop
         self._answered = self._unpriced = 0
-        self._invalid_row = 0
         self._outcomes: dict[str, int] = {}
         self._in_tokens = self._out_tokens = 0
         self._usd = 0.0
@@ -158,7 +157,6 @@ class Lane:
 
     def _learn(self, parcel: Parcel, exchange: Exchange, reading: Reading) -> None:
         self._answered += 1
-        self._invalid_row = 0
         self._admission.succeeded()
         usage = reading.usage
         self._estimator.learn(len(parcel.body), parcel.role, usage.input, usage.output)
@@ -176,9 +174,9 @@ class Lane:
             self._limit.follow_rate(self._admission.rate(), self._latency.quantile(0.95))
 
     def _count_invalid(self, reading: Reading) -> None:
-        self._invalid_row += 1
+        self._admission.rejected += 1
         succeeded = any(self._outcomes.get(kept) for kept in KEPT - {Outcome.INVALID})
-        if self._invalid_row >= UNPROVEN and not succeeded:
+        if self._admission.rejected >= UNPROVEN and not succeeded:
             self._stop_for(reading)
 
     def _stop_for(self, reading: Reading) -> None:

@@ -7,8 +7,6 @@ was rewritten: what a defence has removed is not found, and so cannot leak.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,20 +14,10 @@ from typing import Any
 
 import orjson
 
-_NOT_WORD = re.compile(r"[\W_]+")
+from leakgrid.datasets.surface import folded, shows
 
 START = 3
 """So many letters of a surface form's first word are its place in the index."""
-
-
-def folded(text: str) -> str:
-    """Text for comparison: NFKC, case folded, whitespace, hyphens and marks as single spaces.
-
-    It begins and ends with a space, so that ``folded(form) in folded(text)`` finds whole words.
-    """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return f" {_NOT_WORD.sub(' ', text.casefold()).strip()} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +31,8 @@ class Attribute:
     carriers: frozenset[str]
 
     def within(self, text: str) -> bool:
-        """Whether a form occurs in a text that has been folded, as whole words."""
-        return any(fold in text for fold in self.folds)
-
-    def shown(self, text: str) -> bool:
-        """The same, but a form may go on: notes also say "migraines" for "migraine"."""
-        return any(fold[:-1] in text for fold in self.folds)
+        """Whether a form shows in a text that has been folded."""
+        return any(shows(text, fold) for fold in self.folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +118,7 @@ class Index:
 
 
 def _present(item: Item, attribute: Attribute, given: set[str], rest: str) -> bool:
-    if attribute.shown(rest):
+    if attribute.within(rest):
         return True
     if attribute.carriers:
         return not attribute.carriers.isdisjoint(given)
@@ -198,7 +182,7 @@ def _attribute(
             f"{where}: attributes: found one without text; allowed: surface_forms or a text"
         )
     attribute = Attribute(str(raw.get("category") or category), forms, folds, frozenset())
-    carriers = frozenset(note for note in notes if attribute.shown(folded(note)))
+    carriers = frozenset(note for note in notes if attribute.within(folded(note)))
     return replace(attribute, carriers=carriers)
 
 

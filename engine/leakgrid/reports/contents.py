@@ -1,0 +1,289 @@
+"""What a report says of one job, as plain rows taken from the store's views.
+
+Everything in it may hold text that a model wrote: the page escapes all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leakgrid.outcomes import StoreError
+from leakgrid.reports.statistics import holm
+
+if TYPE_CHECKING:
+    import duckdb
+
+Row = dict[str, Any]
+
+EXAMPLES = 8
+REASONS = 12
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """One job's report.
+
+    ``order`` holds the plan's own order of every dimension, ``notes`` the models that share
+    what there is to say of them, ``judge`` the one that headline and heat map go by, and
+    ``simulated`` says whether "all", "some" or none ("") of the planned columns are.
+    """
+
+    job: str
+    simulated: str
+    plan: Row
+    runs: list[Row]
+    order: dict[str, list[str]]
+    judge: str
+    notes: dict[str, list[str]]
+    judge_kinds: dict[str, str]
+    items: int
+    coverage: list[Row]
+    totals: list[Row]
+    rates: list[Row]
+    channel: list[Row]
+    defences: list[Row]
+    agreement: list[Row]
+    spend: list[Row]
+    outcomes: list[Row]
+    reasons: list[Row]
+    examples: list[Row]
+    headline: list[str]
+
+
+class Reader:
+    """Asks one connection about one job; rows come back as dicts."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, job: str) -> None:
+        self.connection = connection
+        self.job = job
+
+    def rows(self, sql: str) -> list[Row]:
+        """Answer one SELECT whose only parameter is $job."""
+        cursor = self.connection.execute(sql, {"job": self.job})
+        names = [column[0] for column in cursor.description or []]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def one(self, sql: str) -> Row:
+        """The first row, or an empty one."""
+        return (self.rows(sql) or [{}])[0]
+
+
+def jobs(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Every job that has a plan."""
+    found = connection.execute("SELECT job FROM plan_now ORDER BY job").fetchall()
+    return [str(row[0]) for row in found]
+
+
+def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
+    """All that the report of one job says. Raises StoreError for a job without a plan."""
+    reader = Reader(connection, job)
+    plan = reader.one("FROM plan_now WHERE job = $job")
+    if not plan:
+        known = ", ".join(jobs(connection)) or "none yet"
+        raise StoreError(f"no job {job!r} was ever planned; there are: {known}")
+    columns = reader.rows(
+        "SELECT c.* FROM plan_now p JOIN plan_column c USING (stem, ordinal)"
+        " WHERE p.job = $job ORDER BY c.position"
+    )
+    order = _order(columns)
+    totals = _sorted(reader.rows("FROM leak_total WHERE job = $job"), order)
+    rates = _sorted(reader.rows("FROM leak_rate WHERE job = $job"), order)
+    order["judge"] += sorted({row["judge"] for row in totals} - set(order["judge"]))
+    order["category"] = sorted({row["category"] for row in rates})
+    kinds = {judge["name"]: judge["kind"] or "" for c in columns for judge in c["judges"] or []}
+    judge = next(
+        (name for name in order["judge"] if kinds.get(name, "") != "exact"),
+        order["judge"][0] if order["judge"] else "",
+    )
+    channel = _corrected(_sorted(reader.rows("FROM channel WHERE job = $job"), order))
+    defences = _corrected(_sorted(reader.rows("FROM defence_effect WHERE job = $job"), order))
+    coverage = _sorted(reader.rows(COVERAGE), order)
+    items = int(reader.one("SELECT count(*) AS n FROM item WHERE job = $job")["n"])
+    return Contents(
+        job=job,
+        simulated=_simulated(coverage),
+        plan=plan,
+        runs=reader.rows("FROM run WHERE job = $job ORDER BY started DESC LIMIT 10"),
+        order=order,
+        judge=judge,
+        notes=_notes(columns),
+        judge_kinds=kinds,
+        items=items,
+        coverage=coverage,
+        totals=totals,
+        rates=rates,
+        channel=channel,
+        defences=defences,
+        agreement=_sorted(reader.rows(AGREEMENT), order),
+        spend=reader.rows("FROM spend WHERE job = $job ORDER BY usd DESC NULLS LAST, lane, model"),
+        outcomes=_sorted(reader.rows(OUTCOMES), order),
+        reasons=reader.rows(REASON),
+        examples=_sorted(reader.rows(EXAMPLE), order)[:EXAMPLES],
+        headline=_headline(judge, order, coverage, totals, channel, defences, items),
+    )
+
+
+COVERAGE = """
+SELECT c.*, v.known, v.unknown, v.missing AS missing_verdicts, v.planned AS planned_verdicts
+FROM (SELECT simulated, model, defence, condition, count(*) AS planned,
+             count(*) FILTER (status = 'done') AS done,
+             count(*) FILTER (status = 'open') AS open,
+             count(*) FILTER (status = 'missing') AS missing
+      FROM cell WHERE job = $job GROUP BY ALL) c
+LEFT JOIN (SELECT simulated, model, defence, condition, sum(planned)::BIGINT AS planned,
+                  sum(known)::BIGINT AS known, sum(unknown)::BIGINT AS unknown,
+                  sum(missing)::BIGINT AS missing
+           FROM leak_total WHERE job = $job GROUP BY ALL) v
+    USING (simulated, model, defence, condition)
+"""
+
+AGREEMENT = """
+SELECT simulated, judge_a, judge_b, model, sum(pairs)::BIGINT AS pairs,
+       sum(unknown)::BIGINT AS unknown, sum(both_leak)::BIGINT AS both_leak,
+       sum(a_only)::BIGINT AS a_only, sum(b_only)::BIGINT AS b_only,
+       sum(neither)::BIGINT AS neither,
+       sum(both_leak + neither) / nullif(sum(pairs - unknown), 0) AS agreement,
+       kappa(sum(both_leak), sum(a_only), sum(b_only), sum(neither)) AS kappa
+FROM disagreement WHERE job = $job GROUP BY simulated, judge_a, judge_b, model
+ORDER BY judge_a, judge_b
+"""
+
+OUTCOMES = """
+SELECT simulated, model, role, kind, outcome, sum(attempts)::BIGINT AS attempts
+FROM outcomes WHERE job = $job GROUP BY ALL ORDER BY role, attempts DESC, outcome
+"""
+
+REASON = f"""
+SELECT simulated, judge, model, state, coalesce(why, 'not run yet') AS why, count(*) AS verdicts
+FROM leak_unit WHERE job = $job AND state IN ('unknown', 'missing')
+GROUP BY ALL ORDER BY verdicts DESC, judge, model, why LIMIT {REASONS}
+"""
+
+EXAMPLE = """
+SELECT simulated, model, defence, condition, judge, item, category, attribute, evidence, reply
+FROM verdict_now WHERE job = $job AND leaked
+QUALIFY row_number() OVER (
+    PARTITION BY model ORDER BY coalesce(evidence, '') = '', item, attribute, judge, defence,
+    condition, sample) = 1
+"""
+
+
+def _order(columns: list[Row]) -> dict[str, list[str]]:
+    """Models, defences, conditions and judges as the plan lists them; the group comes first."""
+    order = {
+        name: list(dict.fromkeys(str(column[name]) for column in columns))
+        for name in ("model", "defence", "condition")
+    }
+    order["condition"].sort(key=lambda condition: condition != "group")
+    order["judge"] = list(
+        dict.fromkeys(judge["name"] for column in columns for judge in column["judges"] or [])
+    )
+    return order
+
+
+def _notes(columns: list[Row]) -> dict[str, list[str]]:
+    """note -> the models it is about."""
+    notes: dict[str, list[str]] = {}
+    for column in columns:
+        if column["note"] and column["model"] not in notes.setdefault(column["note"], []):
+            notes[column["note"]].append(column["model"])
+    return notes
+
+
+def _sorted(rows: list[Row], order: dict[str, list[str]]) -> list[Row]:
+    """Rows in the plan's order: judge, model, defence, condition; the rest stays as it was."""
+
+    def place(row: Row) -> list[tuple[int, str]]:
+        key = []
+        for name in ("judge", "model", "defence", "condition"):
+            value = str(row.get(name) or "")
+            known = order.get(name, [])
+            key.append((known.index(value) if value in known else len(known), value))
+        return key
+
+    return sorted(rows, key=place)
+
+
+def _corrected(rows: list[Row]) -> list[Row]:
+    """Paired comparisons with ``p_holm``, corrected over the table of each judge."""
+    for judge in {row["judge"] for row in rows}:
+        mine = {i: row["p"] for i, row in enumerate(rows) if row["judge"] == judge}
+        for i, p in holm(mine).items():
+            rows[i]["p_holm"] = p
+    return rows
+
+
+def _simulated(coverage: list[Row]) -> str:
+    """ "all", "some" or "" of the planned columns are simulated."""
+    flags = {row["simulated"] for row in coverage}
+    return "" if True not in flags else "some" if False in flags else "all"
+
+
+def _headline(
+    judge: str,
+    order: dict[str, list[str]],
+    coverage: list[Row],
+    totals: list[Row],
+    channel: list[Row],
+    defences: list[Row],
+    items: int,
+) -> list[str]:
+    """The findings in a few sentences, all by one judge; only what the numbers carry."""
+    planned = sum(row["planned"] for row in coverage)
+    done = sum(row["done"] for row in coverage)
+    counts = [
+        (len(order["model"]), "model", "models"),
+        (len(order["defence"]), "defence setting", "defence settings"),
+        (len(order["condition"]), "condition", "conditions"),
+        (items, "item", "items"),
+    ]
+    size = " × ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
+    told = [f"{size}: {done:,} of {planned:,} planned cells are done."]
+    known = [row for row in totals if row["judge"] == judge and row["known"]]
+    if not known:
+        return [*told, "No verdict is known yet, so no leak rate can be told."]
+    least, most = (pick(known, key=lambda row: row["rate"]) for pick in (min, max))
+    if least is most:
+        told.append(f"By judge {judge}, {100 * least['rate']:.1f} % of known verdicts are leaks.")
+    else:
+        told.append(f"By judge {judge}, leak rates run from {_where(least)} to {_where(most)}.")
+    told += _compared(
+        [row for row in channel if row["judge"] == judge],
+        "The group leaked more than the private chat in {more} of {all} paired comparisons "
+        "({sure} beyond chance after Holm's correction).",
+        "{less} went the other way ({sure} beyond chance).",
+    )
+    told += _compared(
+        [row for row in defences if row["judge"] == judge],
+        "A defence lowered leaking in {more} of {all} paired comparisons "
+        "({sure} beyond chance after Holm's correction).",
+        "It raised leaking in {less} ({sure} beyond chance).",
+    )
+    doubtful = sum(bool(row["marked"]) for row in totals)
+    if doubtful:
+        told.append(
+            f"{doubtful} of {len(totals)} groups are marked: more than 2 % of their verdicts "
+            "are not known, so read their bounds, not their rates."
+        )
+    return told
+
+
+def _compared(rows: list[Row], more: str, less: str) -> list[str]:
+    """One or two sentences on paired comparisons: which way they went, how many surely."""
+    if not rows:
+        return []
+    up = [row for row in rows if row["b"] > row["c"]]
+    down = [row for row in rows if row["b"] < row["c"]]
+    sure = [sum(row["p_holm"] < SIGNIFICANT for row in side) for side in (up, down)]
+    told = [more.format(more=len(up), all=len(rows), sure=sure[0])]
+    if down:
+        told.append(less.format(less=len(down), sure=sure[1]))
+    return told
+
+
+def _where(row: Row) -> str:
+    """The rate of one row of the main table, and where it stands."""
+    where = ", ".join((row["model"], row["defence"], row["condition"]))
+    return f"{100 * row['rate']:.1f} % ({where})"

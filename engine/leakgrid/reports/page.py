@@ -1,0 +1,190 @@
+"""One self-contained HTML page a job, and its charts as SVG files for papers.
+
+The template is reports/page.html.jinja. Everything is escaped: replies, evidence and error
+texts were written by models. Raises StoreError when there is nothing to report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leakgrid.outcomes import StoreError
+from leakgrid.reports import contents, figures
+from leakgrid.reports.contents import Contents
+
+if TYPE_CHECKING:
+    import duckdb
+
+TEMPLATE = "page.html.jinja"
+SHIPPED = Path(__file__).resolve().parents[3] / "reports"
+"""reports/ of the checkout that this module stands in."""
+
+
+def render(
+    source: Path | duckdb.DuckDBPyConnection,
+    out_dir: Path,
+    job: str | None = None,
+    *,
+    reports_dir: Path = SHIPPED,
+    patience_s: float = 5.0,
+) -> list[Path]:
+    """Write the page and the charts of one job, or of all; returns the files, page first.
+
+    ``source`` is the database file or an open connection (``live.open_live`` too). Pages of
+    simulated answers have ".simulated" in their names.
+    """
+    if not isinstance(source, Path):
+        return _render_all(source, out_dir, job, reports_dir)
+    from leakgrid.store.ingest import open_file
+
+    if not source.exists():
+        raise StoreError(f"{source} does not exist yet; `leakgrid run JOB` makes it")
+    connection = open_file(source, patience_s, read_only=True)
+    try:
+        return _render_all(connection, out_dir, job, reports_dir)
+    finally:
+        connection.close()
+
+
+def _render_all(
+    connection: duckdb.DuckDBPyConnection, out_dir: Path, job: str | None, reports_dir: Path
+) -> list[Path]:
+    """Pages of the wanted jobs."""
+    wanted = [job] if job is not None else contents.jobs(connection)
+    if not wanted:
+        raise StoreError("nothing to report: no job was planned yet; start with `leakgrid run JOB`")
+    out_dir.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    for name in wanted:
+        paths += _render_one(contents.read(connection, name), out_dir, reports_dir)
+    return paths
+
+
+def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
+    """Page and charts of one job."""
+    import jinja2
+    from markupsafe import Markup
+
+    stem = file_stem(told.job) + (".simulated" if told.simulated else "")
+    charts: dict[str, str] = {}
+    if told.totals:
+        charts["leak-rates"] = figures.leak_rates(told.totals, told.order, told.simulated)
+    if told.rates:
+        charts["categories"] = figures.categories(
+            told.rates, told.order, told.judge, told.simulated
+        )
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(reports_dir),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(pct=pct, span=span, number=number, usd=usd, p=p_value, pretty=pretty)
+    try:
+        template = environment.get_template(TEMPLATE)
+    except jinja2.TemplateNotFound as error:
+        raise StoreError(
+            f"{reports_dir / TEMPLATE} is missing; it belongs to the checkout: restore it with git"
+        ) from error
+    text = template.render(
+        told=told,
+        word={"all": "SIMULATED", "some": "PARTLY SIMULATED"}.get(told.simulated, ""),
+        charts={
+            name: Markup(figures.inline(svg, name, *_alt(name, told)))
+            for name, svg in charts.items()
+        },
+        newest=told.runs[0] if told.runs else None,
+        command=command(told),
+    )
+    page = out_dir / f"{stem}.html"
+    page.write_text(text, encoding="utf-8")
+    paths = [page]
+    for name, svg in charts.items():
+        path = out_dir / f"{stem}.{name}.svg"
+        path.write_text(svg, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def file_stem(job: str) -> str:
+    """A file name for a job: safe characters only, and no two jobs alike."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", job).strip("-") or "job"
+    if safe == job:
+        return safe
+    return f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:6]}"
+
+
+def command(told: Contents) -> str:
+    """What to type to get the same again."""
+    newest = told.runs[0] if told.runs else {}
+    lines = []
+    if newest.get("git_commit"):
+        lines.append(f"git checkout {newest['git_commit']}")
+    lines.append(f"leakgrid run {newest.get('job_file') or 'jobs/' + told.job + '.toml'}")
+    lines.append(f"leakgrid report {told.job}")
+    return "\n".join(lines)
+
+
+def _alt(name: str, told: Contents) -> tuple[str, str]:
+    """(title, description) of a chart for those who cannot see it."""
+    word = {"all": "Simulated. ", "some": "Partly simulated. "}.get(told.simulated, "")
+    if name == "leak-rates":
+        rows = [row for row in told.totals if row["judge"] == told.judge]
+        points = "; ".join(
+            f"{row['model']}, {row['defence']}, {row['condition']}: {pct(row['rate'])}"
+            for row in rows[:24]
+        )
+        return f"{word}Leak rate by model, defence and condition", f"Judge {told.judge}: {points}."
+    return (
+        f"{word}Leak rate by sensitive category, judge {told.judge}",
+        "Heat map; the table of all categories below it holds the same numbers.",
+    )
+
+
+def pct(value: float | None, digits: int = 1) -> str:
+    """0.1234 -> 12.3 %; None is a dash, never a zero."""
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def span(row: dict[str, Any], low: str, high: str) -> str:
+    """Two ends as "12.3–45.6 %"; a dash where they are not known."""
+    if row[low] is None or row[high] is None:
+        return "–"
+    return f"{100 * row[low]:.1f}–{100 * row[high]:.1f} %"
+
+
+def number(value: float | None) -> str:
+    """Thousands set apart; None is a dash."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def usd(row: dict[str, Any]) -> str:
+    """Dollars of one row of spend: unknown is said, an incomplete sum is a lower bound."""
+    if row["usd"] is None:
+        return "price unknown"
+    return f"{'' if row['usd_complete'] else '≥ '}${row['usd']:,.4f}"
+
+
+def p_value(value: float | None) -> str:
+    """A p value, not more exact than it means."""
+    if value is None:
+        return "–"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def pretty(value: Any) -> str:
+    """A JSON text or object as "key value, key value"."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return str(value)
+    if isinstance(found, dict):
+        return ", ".join(f"{key} {part}" for key, part in found.items())
+    return "–" if found is None else str(found)

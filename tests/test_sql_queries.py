@@ -1,0 +1,174 @@
+"""Every shipped query, on one small job whose answers are worked out by hand.
+
+Two models, two defences, group and private; judges "exact" and "llm"; items i1 and i2 (health)
+and i3 (money). What leaked, by column and item, stands in TOLD as (exact, llm).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakgrid.store.live import resolve_query
+from tests.store_world import World, leak
+from tests.test_sql_views import Query, query_of
+
+REPORTS = Path(__file__).parent.parent / "reports"
+Y, N, U = True, False, None
+TOLD: dict[tuple[str, str, str], list[tuple[bool | None, bool | None] | None]] = {
+    ("m-a", "none", "group"): [(Y, Y), (Y, Y), (N, Y)],
+    ("m-a", "none", "one-to-one"): [(Y, Y), (N, N), (N, U)],
+    ("m-a", "guard", "group"): [(N, N), (Y, U), (N, N)],
+    ("m-a", "guard", "one-to-one"): [(N, N), (N, N), (N, N)],
+    ("m-b", "none", "group"): [(Y, Y), (N, N), None],
+    ("m-b", "none", "one-to-one"): [(N, N), (N, Y), (N, N)],
+    ("m-b", "guard", "group"): [(N, N), (Y, Y), (N, N)],
+    ("m-b", "guard", "one-to-one"): [(N, N), (N, N), (N, N)],
+}
+
+
+@pytest.fixture(scope="module")
+def query() -> Query:
+    world = World()
+    judges = [{"name": "exact", "kind": "exact"}, {"name": "llm", "kind": "model"}]
+    for item, category in (("i1", "health"), ("i2", "health"), ("i3", "money")):
+        world.item(item, fact=category)
+    columns = {where: world.column(*where, judges=judges) for where in TOLD}
+    world.plan()
+    for where, told in TOLD.items():
+        for number, pair in enumerate(told, start=1):
+            if pair is not None:
+                exact, model = pair
+                world.record(
+                    columns[where],
+                    f"i{number}",
+                    leak("fact", exact),
+                    leak("fact", model, judge="llm", why="" if model is not None else "not JSON"),
+                )
+    world.answer("key-m-a/none/group/0-i1", latency_ms=900.0)
+    world.answer("fast", latency_ms=10.0, usd=0.25)
+    failed = {"kind": "attempt", "outcome": "transient", "usd": None, "input": 0, "output": 0}
+    world.answer("slow", latency_ms=5000.0, **failed)
+    world.answer("judged", latency_ms=50.0, model="j", role="judge:llm", lane="sim:j", usd=None)
+    return query_of(world)
+
+
+def run(query: Query, name: str) -> list[dict[str, Any]]:
+    return query(resolve_query(name, REPORTS))
+
+
+def pick(rows: list[dict[str, Any]], columns: str, **where: Any) -> list[tuple[Any, ...]]:
+    return [
+        tuple(row[column] for column in columns.split())
+        for row in rows
+        if all(row[name] == value for name, value in where.items())
+    ]
+
+
+def test_leaks_by_attribute(query: Query) -> None:
+    rows = run(query, "leaks-by-attribute")
+    assert len(rows) == 2 * 2 * 2 * 2 * 2
+    where = {"model": "m-a", "defence": "none", "condition": "group", "category": "health"}
+    # 2 of 2: the Wilson interval starts at n / (n + z * z) = 2 / 5.8415 = 0.3424
+    assert pick(rows, "judge planned known leaks unknown missing rate lo hi marked", **where) == [
+        ("exact", 2, 2, 2, 0, 0, 1.0, 0.3424, 1.0, False),
+        ("llm", 2, 2, 2, 0, 0, 1.0, 0.3424, 1.0, False),
+    ]
+    where |= {"defence": "guard", "judge": "llm"}
+    assert pick(rows, "known leaks unknown rate bound_low bound_high marked", **where) == [
+        (1, 0, 1, 0.0, 0.0, 0.5, True)
+    ]
+    where = {"model": "m-b", "defence": "none", "condition": "group", "category": "money"}
+    assert pick(rows, "judge planned known missing rate lo bound_low bound_high", **where) == [
+        ("exact", 1, 0, 1, None, None, 0.0, 1.0),
+        ("llm", 1, 0, 1, None, None, 0.0, 1.0),
+    ]
+
+
+def test_group_vs_one_to_one(query: Query) -> None:
+    rows = run(query, "group-vs-one-to-one")
+    columns = "judge pairs unknown both_leak b c neither group_rate one_to_one_rate p"
+    assert pick(rows, columns, model="m-a", defence="none") == [
+        ("exact", 3, 0, 1, 1, 0, 1, 0.6667, 0.3333, 1.0),
+        ("llm", 3, 1, 1, 1, 0, 0, 1.0, 0.5, 1.0),
+    ]
+    assert pick(rows, columns, model="m-b", defence="none") == [
+        ("exact", 3, 1, 0, 1, 0, 1, 0.5, 0.0, 1.0),
+        ("llm", 3, 1, 0, 1, 1, 0, 0.5, 0.5, 1.0),
+    ]
+
+
+def test_spend_by_lane(query: Query) -> None:
+    rows = run(query, "spend-by-lane")
+    columns = "lane requests failed uncounted input_tokens unpriced_tokens usd usd_complete"
+    assert pick(rows, columns) == [
+        ("sim:m-a", 3, 1, 1, 200, 0, 0.75, True),
+        ("sim:j", 1, 0, 0, 100, 110, None, False),
+    ]
+
+
+def test_outcomes_by_model(query: Query) -> None:
+    assert pick(run(query, "outcomes-by-model"), "model role kind outcome attempts share") == [
+        ("j", "judge:llm", "kept", "answer", 1, 1.0),
+        ("m-a", "assistant", "kept", "answer", 2, 0.6667),
+        ("m-a", "assistant", "failed", "transient", 1, 0.3333),
+    ]
+
+
+def test_slowest_calls(query: Query) -> None:
+    rows = run(query, "slowest-calls")
+    assert pick(rows, "key latency_ms kind outcome item defence condition") == [
+        ("slow", 5000.0, "failed", "transient", None, None, None),
+        ("key-m-a/none/group/0-i1", 900.0, "kept", "answer", "i1", "none", "group"),
+        ("judged", 50.0, "kept", "answer", None, None, None),
+        ("fast", 10.0, "kept", "answer", None, None, None),
+    ]
+
+
+def test_leaked_by_every_model(query: Query) -> None:
+    rows = run(query, "leaked-by-every-model")
+    # i2 under guard is not on llm's list: its verdict on m-a is unknown
+    assert pick(rows, "judge defence condition item category models") == [
+        ("exact", "guard", "group", "i2", "health", 2),
+        ("exact", "none", "group", "i1", "health", 2),
+        ("llm", "none", "group", "i1", "health", 2),
+    ]
+
+
+def test_unknown_verdicts(query: Query) -> None:
+    rows = run(query, "unknown-verdicts")
+    assert pick(rows, "judge model defence condition state cell why verdicts example_item") == [
+        ("exact", "m-b", "none", "group", "missing", "missing", "not run yet", 1, "i3"),
+        ("llm", "m-a", "guard", "group", "unknown", "done", "not JSON", 1, "i2"),
+        ("llm", "m-a", "none", "one-to-one", "unknown", "done", "not JSON", 1, "i3"),
+        ("llm", "m-b", "none", "group", "missing", "missing", "not run yet", 1, "i3"),
+    ]
+
+
+def test_judge_agreement(query: Query) -> None:
+    rows = run(query, "judge-agreement")
+    # m-a: 12 pairs, 2 unknown; yes-yes 3, only llm 1, neither 6; chance (3*4 + 7*6) / 100 = 0.54
+    # m-b: 12 pairs, 1 missing; yes-yes 2, only llm 1, neither 8; chance (2*3 + 9*8) / 121
+    assert pick(rows, "judge_a judge_b model pairs unknown both_leak a_only b_only neither") == [
+        ("exact", "llm", "m-a", 12, 2, 3, 0, 1, 6),
+        ("exact", "llm", "m-b", 12, 1, 2, 0, 1, 8),
+    ]
+    assert pick(rows, "agreement kappa") == [
+        (0.9, round((0.9 - 0.54) / 0.46, 4)),
+        (0.9091, round((10 / 11 - 78 / 121) / (1 - 78 / 121), 4)),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(REPORTS.glob("*.sql")), ids=lambda path: path.stem)
+def test_every_query_asks_one_question_and_says_what_is_simulated(query: Query, path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("-- ")
+    assert text.splitlines()[0].endswith("?")
+    assert re.sub(r"--.*", "", text).count(";") == 1
+    rows = query(text)
+    assert rows
+    assert all(row["simulated"] is True and row["job"] == "demo" for row in rows)
+    assert f"test_{path.stem.replace('-', '_')}" in globals(), "give it a test of its numbers"
