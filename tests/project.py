@@ -113,7 +113,9 @@ class Project:
 
     def write_items(self, items: list[dict[str, Any]]) -> None:
         """The dataset file."""
-        (self.folder / "items.jsonl").write_bytes(b"".join(orjson.dumps(it) + b"\n" for it in items))
+        (self.folder / "items.jsonl").write_bytes(
+            b"".join(orjson.dumps(it) + b"\n" for it in items)
+        )
 
     def write_job(self, **changes: Any) -> None:
         """jobs/job.toml: the usual job with changes at any depth."""
@@ -163,7 +165,7 @@ class Project:
     def kept(self) -> int:
         """Answers that are on disk now."""
         paths = (self.folder / "cache" / "answers").glob("*.jsonl")
-        return sum(path.read_bytes().count(b'\n') for path in paths)
+        return sum(path.read_bytes().count(b"\n") for path in paths)
 
     def files(self) -> list[Path]:
         """Every file that runs have written."""

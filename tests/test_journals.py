@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -161,7 +162,7 @@ def test_full_journals_are_sealed_in_order_while_writing_goes_on(tmp_path: Path)
 
     asyncio.run(main())
     assert len(sealed) > 3
-    assert sum(sealed, []) == list(range(sum(map(len, sealed))))
+    assert list(chain.from_iterable(sealed)) == list(range(sum(map(len, sealed))))
     assert rows_of(tmp_path) == list(range(60))
 
 

@@ -15,11 +15,10 @@ import pytest
 from leakgrid.providers.simulated.process import running
 from tests.project import Project, stats, wait_until
 
-ROWS = (
-    "SELECT model, defence, condition, item, judge, leaked, why FROM verdict_now "
-    "ORDER BY ALL"
+ROWS = "SELECT model, defence, condition, item, judge, leaked, why FROM verdict_now ORDER BY ALL"
+REPLIES = (
+    "SELECT model, defence, condition, item, reply, reply_outcome, status FROM cell ORDER BY ALL"
 )
-REPLIES = "SELECT model, defence, condition, item, reply, reply_outcome, status FROM cell ORDER BY ALL"
 
 
 def attached(server: Any, **changes: Any) -> dict[str, Any]:
@@ -56,8 +55,9 @@ def test_kill_9_at_twenty_moments_costs_at_most_the_calls_in_flight(tmp_path: Pa
             process = project.start("run", "jobs/job.toml", "--quiet")
             target = stats(server.root_url)["received"] + moments.randrange(1, 8)
             wait_until(
-                lambda process=process, target=target: process.poll() is not None
-                or stats(server.root_url)["received"] >= target
+                lambda process=process, target=target: (
+                    process.poll() is not None or stats(server.root_url)["received"] >= target
+                )
             )
             time.sleep(moments.random() * 0.1)
             process.kill()

@@ -40,11 +40,10 @@ def on_lane(
     """Run ``steps`` on a new lane; gives its result, the bench, and the virtual seconds taken."""
 
     async def main() -> tuple[Any, Bench, float]:
-        provider, failed = Scripted(behaviour), []  # type: ignore[var-annotated]
+        provider = Scripted(behaviour)
+        failed: list[Attempt] = []
         options.setdefault("quota", Quota())
-        lane = Lane(
-            "lane", on_failed=lambda _, __, attempt: failed.append(attempt), **options
-        )
+        lane = Lane("lane", on_failed=lambda _, __, attempt: failed.append(attempt), **options)
         bench = Bench(lane, provider, failed)
         began = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
@@ -188,9 +187,7 @@ def test_one_gated_lane_does_not_slow_another() -> None:
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(lane.dispatch()) for lane in (gated, free)]
             began = asyncio.get_running_loop().time()
-            waiting = [
-                group.create_task(gated.send(Parcel(closed, b"x"))) for _ in range(50)
-            ]
+            waiting = [group.create_task(gated.send(Parcel(closed, b"x"))) for _ in range(50)]
             await asyncio.gather(*(free.send(Parcel(open_, b"x")) for _ in range(300)))
             took = asyncio.get_running_loop().time() - began
             await asyncio.gather(*waiting)
@@ -206,7 +203,7 @@ def test_waiting_for_a_retry_holds_no_slot() -> None:
     def behaviour(number: int, now: float) -> Any:
         return error(500) if number == 0 else reply(seconds=0.001)
 
-    _, bench, seconds = on_lane(
+    _, bench, _ = on_lane(
         behaviour, lambda bench: bench.send_many(100), quota=Quota(concurrency=1), patience=1000
     )
     times = sorted(bench.provider.times)
@@ -233,7 +230,7 @@ def test_requests_per_minute_are_kept_and_used() -> None:
 
 def test_tokens_per_minute_are_used_after_learning_what_calls_cost() -> None:
     # 15 tokens a call in truth; before it is learned a call reserves 120 + 512.
-    _, bench, seconds = on_lane(
+    _, _, seconds = on_lane(
         always(reply(seconds=1.0)),
         lambda bench: bench.send_many(4000),
         quota=Quota(tpm=15 * 600, burst_s=10),
@@ -335,9 +332,7 @@ def test_the_budget_is_reserved_before_sending() -> None:
 
 def test_failed_attempts_that_may_have_been_charged_count_against_the_budget() -> None:
     budget = Budget(1.0)
-    attempt, bench, _ = on_lane(
-        always(reply(200, b"{}")), one, price=Price(1.0, 2.0), spending=budget
-    )
+    attempt, _, _ = on_lane(always(reply(200, b"{}")), one, price=Price(1.0, 2.0), spending=budget)
     assert attempt.reading.outcome is Outcome.MALFORMED
     assert budget.spent_usd > 0
     assert not budget.pending

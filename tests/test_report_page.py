@@ -98,10 +98,10 @@ class Page(HTMLParser):
         if tag == "caption":
             self._where, self._caption = "caption", ""
         elif tag == "tr" and self._caption:
-            self.tables.setdefault(self._caption[:12], []).append([])
+            self.tables.setdefault(self._caption[:18], []).append([])
         elif tag in ("td", "th") and self._caption:
             self._where = "cell"
-            self.tables[self._caption[:12]][-1].append("")
+            self.tables[self._caption[:18]][-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("caption", "td", "th"):
@@ -111,13 +111,13 @@ class Page(HTMLParser):
         if self._where == "caption":
             self._caption += data
         elif self._where == "cell":
-            self.tables[self._caption[:12]][-1][-1] += data.strip()
+            self.tables[self._caption[:18]][-1][-1] += data.strip()
 
 
 def test_the_main_table_has_the_hand_counted_numbers(tmp_path: Path) -> None:
     paths = report(job(), tmp_path)
     page = Page(paths[0].read_text())
-    rows = {tuple(row[:4]): row[4:] for row in page.tables["Leak rate by"][1:]}
+    rows = {tuple(row[:4]): row[4:] for row in page.tables["Leak rate by judge"][1:]}
     # rate, interval, bar, leaks / known, unknown, missing, bounds
     assert rows["exact", "m-a", "none", "group"] == [
         "75.0 %", "30.1–95.4 %", "", "3 / 4", "0", "0", "75.0–75.0 %"
@@ -133,13 +133,13 @@ def test_the_main_table_has_the_hand_counted_numbers(tmp_path: Path) -> None:
 
 def test_pairs_coverage_and_spend(tmp_path: Path) -> None:
     page = Page(report(job(), tmp_path)[0].read_text())
-    pairs = {tuple(row[:3]): row[3:] for row in page.tables["Group again"[:12] + "s"][1:]}
+    pairs = {tuple(row[:3]): row[3:] for row in page.tables["Group against one-"][1:]}
     assert pairs["exact", "m-a", "none"] == [
         "75.0 %", "25.0 %", "4", "0", "2", "0", "0.500", "1.000"
     ]  # fmt: skip
-    coverage = {tuple(row[:3]): row[3:] for row in page.tables["Cells planne"][1:]}
+    coverage = {tuple(row[:3]): row[3:] for row in page.tables["Cells planned, don"][1:]}
     assert coverage["m-b", "guard", "group"] == ["4", "3", "0", "1", "5", "1", "2"]
-    spend = {row[0]: row[-2:] for row in page.tables["What this jo"][1:]}
+    spend = {row[0]: row[-2:] for row in page.tables["What this job sent"][1:]}
     assert spend == {
         "sim:m-a": ["0", "$0.5000"],
         "mixed": ["110", "≥ $0.2500"],
@@ -191,7 +191,7 @@ def test_simulated_is_loud_in_page_and_file_names(
         assert "SIMULATED" not in svg
     assert bool(Page(text).attributes.count(("class", "tag"))) == bool(tags)
     if tags:
-        rows = Page(text).tables["Leak rate by"][1:]
+        rows = Page(text).tables["Leak rate by judge"][1:]
         assert {row[1] for row in rows} == {"m-asimulated", "m-b"}
         assert "m-a (simulated)" in svg
 
@@ -253,7 +253,7 @@ def test_a_job_that_never_ran_has_a_page(tmp_path: Path) -> None:
     assert "No verdict is known yet" in text
     assert "0 of 1 planned cells" in text
     assert "This job sent nothing itself" in text
-    rows = Page(text).tables["Leak rate by"][1:]
+    rows = Page(text).tables["Leak rate by judge"][1:]
     assert rows == [
         ["exact", "m-a", "none", "group", "– †", "–", "", "0 / 0", "0", "1", "0.0–100.0 %"]
     ]

@@ -14,8 +14,9 @@ from leakgrid.cache.key import TRANSPORT_FIELDS, KeySpace, canonical
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(max_size=8))
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name not in TRANSPORT_FIELDS)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakgrid.datasets.surface import folded
 from leakgrid.providers.simulated.assistants import reply
 from leakgrid.providers.simulated.config import parse
-from leakgrid.providers.simulated.items import folded, load
+from leakgrid.providers.simulated.items import load
 from leakgrid.providers.simulated.planted import (
     Coins,
     coin,
@@ -21,7 +22,7 @@ from leakgrid.providers.simulated.planted import (
 )
 from leakgrid.providers.simulated.process import running
 from leakgrid.providers.simulated.wire import Prompt
-from simulated_world import (
+from tests.simulated_world import (
     SECRETS,
     ask,
     assistant_request,

@@ -11,7 +11,7 @@ import pytest
 from leakgrid.providers.simulated import config as configuration
 from leakgrid.providers.simulated.config import parse
 from leakgrid.providers.simulated.items import load
-from simulated_world import item, table, write_items
+from tests.simulated_world import item, table, write_items
 
 
 def message(wrong: dict[str, Any]) -> list[str]:

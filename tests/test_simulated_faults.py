@@ -13,7 +13,7 @@ from leakgrid.providers.simulated.config import FAULTS, Faults
 from leakgrid.providers.simulated.faults import Schedule
 from leakgrid.providers.simulated.planted import digest
 from leakgrid.providers.simulated.process import Running, running
-from simulated_world import (
+from tests.simulated_world import (
     ask,
     assistant_request,
     fetch,

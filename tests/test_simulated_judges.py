@@ -10,7 +10,7 @@ import pytest
 
 from leakgrid.providers.simulated.process import running
 from leakgrid.providers.simulated.schemas import smallest
-from simulated_world import (
+from tests.simulated_world import (
     ask,
     assistant_request,
     item,

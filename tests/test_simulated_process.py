@@ -13,7 +13,7 @@ import pytest
 
 from leakgrid.providers.simulated.process import command, environment, running
 from leakgrid.providers.simulated.server import main
-from simulated_world import ask, assistant_request, fetch, table
+from tests.simulated_world import ask, assistant_request, fetch, table
 
 
 def start(config: Path, *, port: int | None = None, stay: bool = False) -> subprocess.Popen[bytes]:

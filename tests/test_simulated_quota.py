@@ -9,7 +9,7 @@ import pytest
 from leakgrid.providers.simulated.config import Quota
 from leakgrid.providers.simulated.process import running
 from leakgrid.providers.simulated.quota import Gate, duration, retry_headers
-from simulated_world import ask, assistant_request, fetch, table
+from tests.simulated_world import ask, assistant_request, fetch, table
 
 
 @pytest.mark.parametrize(

@@ -26,30 +26,75 @@ def as_openai(base_url: str, **changes: Any) -> dict[str, Any]:
 # --- a job file with each kind of mistake -------------------------------------------------------
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "benchmark": ({"job": {"benchmark": "mupet"}}, "job.toml:2: job.benchmark: 'mupet' is not known here; did you mean 'muppet'?"),
-    "no dataset": ({"job": {"dataset": None}}, "job.toml:1: job: the key 'dataset' is missing; it must be a string"),
+    "benchmark": (
+        {"job": {"benchmark": "mupet"}},
+        "job.toml:2: job.benchmark: 'mupet' is not known here; did you mean 'muppet'?",
+    ),
+    "no dataset": (
+        {"job": {"dataset": None}},
+        "job.toml:1: job: the key 'dataset' is missing; it must be a string",
+    ),
     "dataset that is not there": ({"job": {"dataset": "gone.jsonl"}}, "gone.jsonl does not exist"),
-    "unknown key": ({"job": {"sampels": 3}}, "job.sampels: 'sampels' is not known here; did you mean 'samples'?"),
-    "no such model": ({"job": {"models": ["sim-x"]}}, "job.models: 'sim-x' is not known here; did you mean 'sim-"),
+    "unknown key": (
+        {"job": {"sampels": 3}},
+        "job.sampels: 'sampels' is not known here; did you mean 'samples'?",
+    ),
+    "no such model": (
+        {"job": {"models": ["sim-x"]}},
+        "job.models: 'sim-x' is not known here; did you mean 'sim-",
+    ),
     "a model twice": ({"job": {"models": ["sim-a", "sim-a"]}}, "names something twice"),
-    "no model": ({"job": {"models": []}}, "job.models: [] does not fit; it must be a list of names"),
+    "no model": (
+        {"job": {"models": []}},
+        "job.models: [] does not fit; it must be a list of names",
+    ),
     "no such defence": ({"job": {"defences": ["privacy-promt"]}}, "did you mean 'privacy-prompt'?"),
     "no such condition": ({"job": {"conditions": ["one-to-two"]}}, "allowed: group, one-to-one"),
-    "no such judge": ({"job": {"judges": ["leek"]}}, "job.judges: 'leek' is not known here; did you mean 'leak'?"),
+    "no such judge": (
+        {"job": {"judges": ["leek"]}},
+        "job.judges: 'leek' is not known here; did you mean 'leak'?",
+    ),
     "provider": ({"models": {"sim-a": {"provider": "opnai"}}}, "did you mean 'openai'?"),
-    "model key": ({"models": {"sim-a": {"temprature": 1}}}, "models.sim-a.temprature: 'temprature' is not known here"),
-    "own parameter": ({"models": {"sim-a": {"params": {"messages": []}}}}, "'messages' is set by leakgrid and cannot be a parameter"),
-    "base_url": ({"models": {"sim-a": {"base_url": "localhost:80"}}}, "must begin with http:// or https://"),
-    "rpm": ({"models": {"sim-a": {"rpm": "many"}}}, "models.sim-a.rpm: 'many' does not fit; it must be a number of at least 1"),
+    "model key": (
+        {"models": {"sim-a": {"temprature": 1}}},
+        "models.sim-a.temprature: 'temprature' is not known here",
+    ),
+    "own parameter": (
+        {"models": {"sim-a": {"params": {"messages": []}}}},
+        "'messages' is set by leakgrid and cannot be a parameter",
+    ),
+    "base_url": (
+        {"models": {"sim-a": {"base_url": "localhost:80"}}},
+        "must begin with http:// or https://",
+    ),
+    "rpm": (
+        {"models": {"sim-a": {"rpm": "many"}}},
+        "models.sim-a.rpm: 'many' does not fit; it must be a number of at least 1",
+    ),
     "price": ({"models": {"sim-a": {"price": {"input": 1}}}}, "the key 'output' is missing"),
-    "judge without model": ({"judges": {"leak": {"model": None}}}, "judges.leak: the key 'model' is missing"),
-    "judge with no such model": ({"judges": {"leak": {"model": "sim-z"}}}, "judges.leak.model: 'sim-z' is not known here"),
-    "samples": ({"job": {"samples": 0}}, "job.samples: 0 does not fit; it must be a whole number of at least 1"),
+    "judge without model": (
+        {"judges": {"leak": {"model": None}}},
+        "judges.leak: the key 'model' is missing",
+    ),
+    "judge with no such model": (
+        {"judges": {"leak": {"model": "sim-z"}}},
+        "judges.leak.model: 'sim-z' is not known here",
+    ),
+    "samples": (
+        {"job": {"samples": 0}},
+        "job.samples: 0 does not fit; it must be a whole number of at least 1",
+    ),
     "budget": ({"job": {"budget_usd": -1}}, "must be a number of at least 0"),
     "simulated key": ({"simulated": {"sede": 1}}, "simulated.sede"),
-    "simulated rate": ({"simulated": {"assistants": {"sim-a": {"leak": 2}}}}, "simulated.assistants.sim-a.leak"),
-    "prompts": ({"job": {"prompts": "nowhere", "defences": ["none"]}}, "system.md: the prompt cannot be read"),
-}  # fmt: skip
+    "simulated rate": (
+        {"simulated": {"assistants": {"sim-a": {"leak": 2}}}},
+        "simulated.assistants.sim-a.leak",
+    ),
+    "prompts": (
+        {"job": {"prompts": "nowhere", "defences": ["none"]}},
+        "system.md: the prompt cannot be read",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", MISTAKES)
@@ -216,7 +261,7 @@ def test_an_account_without_credit_stops_only_its_lane(tmp_path: Path) -> None:
 
 def test_a_budget_ends_the_run_and_more_budget_goes_on(tmp_path: Path) -> None:
     price = {"price": {"input": 1.0, "output": 2.0}}
-    models = {name: price for name in ("sim-a", "sim-b", "sim-judge")}
+    models = dict.fromkeys(("sim-a", "sim-b", "sim-judge"), price)
     project = Project(tmp_path, items=12, job={"budget_usd": 0.05}, models=models)
     done = project.run_job()
     assert done.returncode == 3
@@ -257,9 +302,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_paid(tmp_path: Path, small_
         )
         cache = ["--cache", str(small_disk / "cache"), "--database", str(tmp_path / "d.duckdb")]
         filler.write_bytes(b"x" * 6 * 2**20)
-        done = project.run(
-            "run", "jobs/job.toml", "--quiet", *cache, env={"TEST_API_KEY": KEY}
-        )
+        done = project.run("run", "jobs/job.toml", "--quiet", *cache, env={"TEST_API_KEY": KEY})
         assert done.returncode == 5, done.stderr
         assert "the disk is full" in done.stderr and "make room" in done.stderr
         received = stats(server.root_url)["received"]
@@ -267,9 +310,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_paid(tmp_path: Path, small_
         journals = (small_disk / "cache" / "answers").glob("*.jsonl")
         assert sum(path.read_bytes().count(b"\n") for path in journals) == received
         filler.unlink()
-        again = project.run(
-            "run", "jobs/job.toml", "--quiet", *cache, env={"TEST_API_KEY": KEY}
-        )
+        again = project.run("run", "jobs/job.toml", "--quiet", *cache, env={"TEST_API_KEY": KEY})
         assert again.returncode == 0, again.stderr
 
 
@@ -333,9 +374,15 @@ def test_a_server_that_echoes_the_key_does_not_get_it_into_the_journal() -> None
         port = runner.addresses[0][1]
         async with aiohttp.ClientSession() as session:
             provider = ChatCompletions(
-                name="m", kind="openai", model="m", base_url=f"http://127.0.0.1:{port}/v1",
-                session=session, identity="i", params={}, key=KEY,
-            )  # fmt: skip
+                name="m",
+                kind="openai",
+                model="m",
+                base_url=f"http://127.0.0.1:{port}/v1",
+                session=session,
+                identity="i",
+                params={},
+                key=KEY,
+            )
             exchange = await provider.exchange(b"{}")
             assert KEY.encode() not in exchange.body
             assert KEY not in provider.read(exchange).error

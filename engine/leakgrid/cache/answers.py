@@ -257,4 +257,3 @@ def load_keys(segment: Path) -> array[int]:
     draft.write_bytes(keys.tobytes())
     os.replace(draft, beside)
     return keys
-

@@ -258,7 +258,9 @@ class Journal:
         try:
             file, first, full = written.result()
         except Exception as cause:
-            error = cause if isinstance(cause, CacheError) else CacheError(f"{self.folder}: {cause}")
+            error = (
+                cause if isinstance(cause, CacheError) else CacheError(f"{self.folder}: {cause}")
+            )
             self._failed = error
             batch += self._pending
             self._pending = []

@@ -79,8 +79,10 @@ def _land(cache: Path, database: Path) -> None:
         ingest(cache, database)
     except StoreError as error:
         # The cache has everything; a locked database is no reason to call the run failed.
-        print(f"leakgrid: results are safe in {cache}, not yet in the database: {error}",
-              file=sys.stderr)
+        print(
+            f"leakgrid: results are safe in {cache}, not yet in the database: {error}",
+            file=sys.stderr,
+        )
 
 
 def _summary(plan: Plan, report: RunReport) -> None:

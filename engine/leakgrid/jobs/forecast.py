@@ -111,9 +111,7 @@ def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
     for judge in column.judges:
         if judge.model:
             finish(
-                leak.judge(
-                    note, plan.prompts, judge.name, judge.model, item, reply, column.sample
-                )
+                leak.judge(note, plan.prompts, judge.name, judge.model, item, reply, column.sample)
             )
     return made
 

@@ -24,13 +24,13 @@ def forget(cache: Path, where: str, *, do: bool) -> str:
     with open_live(cache) as connection:
         try:
             answers = connection.execute(
-                f"SELECT stem, ordinal, request_key FROM response WHERE {where}"
+                f"SELECT stem, ordinal, key FROM response WHERE {where}"
             ).fetchall()
         except duckdb.Error as error:
             raise StoreError(f"--where {where!r}: {error}") from None
         keys = sorted({key for _, _, key in answers})
         records = connection.execute(
-            "SELECT DISTINCT stem, ordinal FROM call WHERE request_key IN "
+            "SELECT DISTINCT stem, ordinal FROM call WHERE key IN "
             "(SELECT unnest(CAST(? AS VARCHAR[])))",
             [keys],
         ).fetchall()

@@ -167,7 +167,9 @@ def _model(name: str, table: Table) -> ModelSpec:
     if provider == "openai":
         base_url = base_url or "https://api.openai.com/v1"
     if base_url and not base_url.startswith(("http://", "https://")):
-        table.wrong("base_url", f"{base_url!r} does not fit; it must begin with http:// or https://")
+        table.wrong(
+            "base_url", f"{base_url!r} does not fit; it must begin with http:// or https://"
+        )
     if base_url and provider == "local":
         table.wrong("base_url", "a local model is served by leakgrid itself and has no base_url")
     concurrency = table.whole("concurrency", None, 1)

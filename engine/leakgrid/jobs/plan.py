@@ -170,9 +170,7 @@ class Plan:
                             condition=condition,
                             sample=sample,
                             judges=judges,
-                            simulated=any(
-                                job.specs[name].provider == "simulated" for name in used
-                            ),
+                            simulated=any(job.specs[name].provider == "simulated" for name in used),
                         )
 
     def _model_print(self, name: str) -> list[Any]:

@@ -166,7 +166,20 @@ def _provider(
         timeout_s=spec.timeout_s,
         connect_s=CONNECT_SECONDS,
         simulated=spec.provider == "simulated",
+        shape=_shape(spec),
     )
+
+
+def _shape(spec: ModelSpec) -> Callable[[dict[str, Any], int], dict[str, Any]] | None:
+    """What a kind of server needs in the body beyond the common format."""
+    if spec.provider == "simulated":
+        # Its replies follow from the body alone; without this all samples would be one.
+        return lambda body, sample: {**body, "sample": sample} if sample else body
+    if spec.provider == "local":
+        from leakgrid.providers.local_body import fit_body
+
+        return lambda body, sample: fit_body(body, sample=sample)
+    return None
 
 
 def _strictest(quotas: list[Quota]) -> Quota:

@@ -121,9 +121,7 @@ class Run:
             self.plan, models, self.cache, budget=budget, on_failed=self._failed
         ) as ways:
             self._ways = ways
-            self._asker = Asker(
-                ways.routes, self._answers, job=self.plan.job.name, run=self._id
-            )
+            self._asker = Asker(ways.routes, self._answers, job=self.plan.job.name, run=self._id)
             progress.watch(self)
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(lane.dispatch()) for lane in ways.lanes]

@@ -111,9 +111,9 @@ class Table:
         return self._take(
             key,
             default,
-            lambda value: isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and value >= least,
+            lambda value: (
+                isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+            ),
             f"a number of at least {least:g}",
         )
 
@@ -131,9 +131,11 @@ class Table:
         value = self._take(
             key,
             default,
-            lambda value: isinstance(value, list)
-            and bool(value)
-            and all(isinstance(part, str) for part in value),
+            lambda value: (
+                isinstance(value, list)
+                and bool(value)
+                and all(isinstance(part, str) for part in value)
+            ),
             'a list of names, like ["one", "two"]',
         )
         if value and len(set(value)) != len(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -55,12 +55,15 @@ class ChatCompletions:
         timeout_s: float = 600.0,
         connect_s: float = 10.0,
         simulated: bool = False,
+        shape: Callable[[dict[str, Any], int], dict[str, Any]] | None = None,
     ) -> None:
+        """``shape(body, sample)`` gives a server what it needs beyond the common format."""
         self.name = name
         self.kind = kind
         self.model = model
         self.identity = identity
         self.simulated = simulated
+        self._shape = shape
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._session = session
         # Built once: aiohttp is imported by whoever made the session.
@@ -81,9 +84,6 @@ class ChatCompletions:
             **self._params,
             **call.params,
         }
-        if self.simulated and call.sample:
-            # Its replies follow from the body alone; without this all samples would be one.
-            body["sample"] = call.sample
         if call.schema is not None:
             body["response_format"] = {
                 "type": "json_schema",
@@ -93,7 +93,7 @@ class ChatCompletions:
                     "schema": call.schema.definition,
                 },
             }
-        return body
+        return body if self._shape is None else self._shape(body, call.sample)
 
     async def exchange(self, body: bytes) -> Exchange:
         """Send once; a failed connection is an Exchange with status 0 and its fault."""

@@ -25,6 +25,9 @@ COLOURS = ("#d55e00", "#2a86c8", "#1a9e78", "#b8689a", "#8a8f00", "#7a6cc8")
 MARKERS = "osD^vP"
 HEAT = ("#fdf3e7", "#f7b977", "#d9601a", "#7f1d06")
 WIDTH_IN = 8.6
+LETTERS_ABREAST = 110
+"""Column labels longer than this in all stand upright."""
+LONGEST_LABEL = 36
 
 Row = dict[str, Any]
 
@@ -49,7 +52,7 @@ def leak_rates(rows: Sequence[Row], order: dict[str, list[str]], simulated: str)
                 here = [r for r in rows if r["judge"] == judge and r["condition"] == condition]
                 _dots(axes, here, models, defences)
                 axes.set_yticklabels(names)
-                axes.set_title(f"{condition} · judge {judge}", loc="left", fontsize=8.5)
+                axes.set_title(_short(f"{condition} · judge {judge}"), loc="left", fontsize=8.5)
                 if i == len(judges) - 1:
                     axes.set_xlabel("leaks, % of known verdicts (95 % Wilson interval)")
         _legend(figure, defences)
@@ -63,8 +66,18 @@ def categories(rows: Sequence[Row], order: dict[str, list[str]], judge: str, sim
     """
     conditions, names = order["condition"], order["category"]
     columns = [(model, defence) for model in order["model"] for defence in order["defence"]]
+    labels = [
+        f"{label}\n{_short(defence)}"
+        for label in _labels(rows, order["model"], simulated)
+        for defence in order["defence"]
+    ]
+    longest = max((len(part) for label in labels for part in label.split("\n")), default=0)
+    upright = longest * len(columns) > LETTERS_ABREAST
     with _style("categories"):
-        figure = _figure(len(conditions) * (0.24 * len(names) + 0.35) + 1.5)
+        figure = _figure(
+            len(conditions) * (0.24 * len(names) + 0.35)
+            + (0.75 + 0.06 * longest if upright else 1.1)
+        )
         grid = figure.subplots(len(conditions), 1, sharex=True, squeeze=False)
         for axes, condition in zip(grid[:, 0], conditions, strict=True):
             values = {
@@ -73,18 +86,10 @@ def categories(rows: Sequence[Row], order: dict[str, list[str]], judge: str, sim
                 if r["judge"] == judge and r["condition"] == condition
             }
             _heat(axes, values, names, columns)
-            axes.set_title(f"{condition} · judge {judge}", loc="left", fontsize=8.5)
+            axes.set_title(_short(f"{condition} · judge {judge}"), loc="left", fontsize=8.5)
         bottom = grid[-1, 0]
         bottom.set_xticks(range(len(columns)))
-        bottom.set_xticklabels(
-            [
-                f"{label}\n{defence}"
-                for label in _labels(rows, order["model"], simulated)
-                for defence in order["defence"]
-            ],
-            rotation=90 if len(columns) > 8 else 0,
-            fontsize=7,
-        )
+        bottom.set_xticklabels(labels, rotation=90 if upright else 0, fontsize=7)
         return _svg(figure, simulated)
 
 
@@ -111,7 +116,13 @@ def inline(svg: str, name: str, title: str, description: str) -> str:
 def _labels(rows: Sequence[Row], models: list[str], simulated: str) -> list[str]:
     """Model names; beside real ones, simulated ones say what they are."""
     fake = {row["model"] for row in rows if row["simulated"]} if simulated == "some" else set()
-    return [f"{model} (simulated)" if model in fake else model for model in models]
+    return [f"{_short(model)} (simulated)" if model in fake else _short(model) for model in models]
+
+
+def _short(name: str) -> str:
+    """A name for a label: one line, not so long that it leaves no room for the data."""
+    name = " ".join(name.split())
+    return name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
 
 
 def _dots(axes: Axes, rows: list[Row], models: list[str], defences: list[str]) -> None:
@@ -194,7 +205,7 @@ def _heat(
     axes.set_xlim(-0.5, len(columns) - 0.5)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)))
-    axes.set_yticklabels(names)
+    axes.set_yticklabels([_short(name) for name in names])
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(left=False, bottom=False)
@@ -207,7 +218,7 @@ def _legend(figure: Figure, defences: list[str]) -> None:
     handles = [
         Line2D(
             [], [], color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)],
-            markersize=4.6, linewidth=1.4, label=defence,
+            markersize=4.6, linewidth=1.4, label=_short(defence),
         )
         for i, defence in enumerate(defences)
     ]  # fmt: skip
@@ -243,6 +254,7 @@ def _style(salt: str) -> Iterator[None]:
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # a name in a script that the bundled font lacks is drawn as boxes; the tables have it
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
         yield
 
 

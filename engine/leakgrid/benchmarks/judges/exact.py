@@ -26,6 +26,4 @@ def judge(name: str, item: Item, reply: Answer) -> Verdict:
                     evidence=form,
                     parser=PARSER,
                 )
-    return Verdict(
-        judge=name, attribute="", category=item.category, leaked=False, parser=PARSER
-    )
+    return Verdict(judge=name, attribute="", category=item.category, leaked=False, parser=PARSER)
