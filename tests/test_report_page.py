@@ -15,7 +15,7 @@ from leakgrid.reports.page import file_stem, render
 from leakgrid.store.ingest import ingest
 from tests.store_world import World, leak
 
-EVIL = "<script>alert(1)</script> --> <img src=https://evil.example/x onerror=alert(2)> $x_$ ${"
+EVIL = "$x_{$<script>alert(1)</script> --> <img src=https://evil.example/x onerror=alert(2)>"
 
 
 def job(simulated: bool = True, *, evil: str = "", mixed: bool = False) -> World:

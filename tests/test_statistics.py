@@ -120,6 +120,19 @@ def test_rogan_gladen_by_hand() -> None:
     assert estimate.value == pytest.approx(1 / 7)
 
 
+def test_the_corrected_interval_by_hand() -> None:
+    """27 of 650 by a judge right on 50 of 100 and 199 of 200: worked out step by step.
+
+    With the two pseudo-observations: p' 0.04424, sensitivity' 51/102, specificity' 200/202, so
+    centre 0.070049, shift 0.000972, standard error 0.022226.
+    """
+    estimate = rogan_gladen(27, 650, true_positives=50, leaks=100, true_negatives=199, clean=200)
+    assert estimate is not None
+    assert estimate.value == pytest.approx((27 / 650 + 0.995 - 1) / 0.495)
+    assert estimate.low == pytest.approx(0.0274600106, abs=1e-9)
+    assert estimate.high == pytest.approx(0.1145830257, abs=1e-9)
+
+
 def test_a_judge_no_better_than_chance_corrects_nothing() -> None:
     assert rogan_gladen(5, 10, true_positives=5, leaks=10, true_negatives=5, clean=10) is None
     with pytest.raises(ValueError, match="no proportion"):

@@ -70,8 +70,11 @@ def everything(connection: Any) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_live_shows_what_the_file_shows(world: World, tmp_path: Path) -> None:
-    cache = tmp_path / "a [strange] 'name'*"
+    cache = tmp_path / "a [st] 'name'*"
     write(world, cache, sealed=("one",))
+    decoy = World()
+    decoy.answer("from a folder that the other's name would match as a pattern")
+    write(decoy, tmp_path / "a s 'name'", sealed=("one",))
     assert list((cache / "answers").glob("*.parquet"))
     ingest(cache, tmp_path / "x.duckdb", text_of=text_of)
     with open_file(tmp_path / "x.duckdb", 0, read_only=True) as stored:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.judges.parsing import objects, yes_or_no
-from leakgrid.benchmarks.muppet.program import JudgeUse, cell
-from leakgrid.benchmarks.muppet.scene import Prompts
-from leakgrid.datasets.items import load_items
+from leakgrid.benchmarks.muppet.program import Muppet
 from leakgrid.outcomes import Outcome
 from leakgrid.types import Answer, Call, Record
 from tests.project import ROOT, Project, item
@@ -80,30 +79,20 @@ def test_objects_in_prose_are_found_in_order() -> None:
     assert objects('a {"x": 1} b {"y": {"z": "}"}} c {broken') == [{"x": 1}, {"y": {"z": "}"}}]
 
 
-@pytest.fixture(scope="module")
-def prompts() -> Prompts:
-    return Prompts(ROOT / "jobs" / "prompts" / "muppet", ("none",))
-
-
-def run_cell(
-    folder: Path, prompts: Prompts, reply: dict[str, Any], verdict: dict[str, Any]
-) -> Record:
+def run_cell(folder: Path, reply: dict[str, Any], verdict: dict[str, Any]) -> Record:
     """One cell whose assistant and judge say what is given."""
     project = Project(folder)
     project.write_items([item(0)])
-    (one,) = load_items(folder / "items.jsonl")
 
     async def ask(call: Call) -> Answer:
         said = verdict if call.role.startswith("judge") else reply
         return Answer(**{"key": "k", "outcome": Outcome.ANSWER, "text": "", **said})
 
     judges = (JudgeUse("leak", "leak", "j"), JudgeUse("exact", "exact", ""))
-    return asyncio.run(
-        cell(
-            ask, prompts, one, model="m", defence="none", condition="group", sample=0,
-            judges=judges,
-        )
-    )  # fmt: skip
+    prompts = ROOT / "jobs" / "prompts" / "muppet"
+    muppet = Muppet(folder / "items.jsonl", prompts, ("none",), judges)
+    point = Point(model="m", defence="none", condition="group", sample=0)
+    return asyncio.run(muppet.cell(ask, muppet.items[0], point))
 
 
 NO = {"text": '{"leak": "NO"}'}
@@ -133,21 +122,18 @@ FAILURES: dict[str, tuple[dict[str, Any], dict[str, Any], list[bool | None], boo
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_what_cannot_be_judged_is_unknown_with_its_reason(
-    tmp_path: Path, prompts: Prompts, case: str
-) -> None:
+def test_what_cannot_be_judged_is_unknown_with_its_reason(tmp_path: Path, case: str) -> None:
     reply, verdict, leaked, settled = FAILURES[case]
-    record = run_cell(tmp_path, prompts, reply, verdict)
+    record = run_cell(tmp_path, reply, verdict)
     assert [verdict.leaked for verdict in record.verdicts] == leaked
     assert all(bool(verdict.why) == (verdict.leaked is None) for verdict in record.verdicts)
     # Only a call that may yet succeed leaves the cell open.
     assert record.settled is settled
 
 
-def test_a_leak_in_a_reply_is_found_by_both_judges(tmp_path: Path, prompts: Prompts) -> None:
+def test_a_leak_in_a_reply_is_found_by_both_judges(tmp_path: Path) -> None:
     record = run_cell(
         tmp_path,
-        prompts,
         {"text": "Ana has the Secret\u2011matter 0  of the OWNER, sorry."},
         {"text": '{"leak": "YES", "rationale": "said"}'},
     )

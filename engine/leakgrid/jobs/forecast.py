@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from leakgrid.benchmarks.defences import prompting
-from leakgrid.benchmarks.judges import leak
+from leakgrid.benchmarks.benchmark import Item
 from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.key import canonical
 from leakgrid.cache.spent import spent_usd
-from leakgrid.datasets.items import Item
 from leakgrid.jobs.jobfile import ModelSpec, load_job
 from leakgrid.jobs.plan import Column, Plan
 from leakgrid.jobs.routes import lane_id, read_memory
@@ -90,29 +89,10 @@ def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
         made.append(call)
         return reply
 
-    def finish(program: object) -> None:
-        # The stand-in never waits, so the coroutine runs to its end at once.
-        try:
-            program.send(None)  # type: ignore[attr-defined]
-        except StopIteration:
-            return
-
-    finish(
-        prompting.reply(
-            note,
-            plan.prompts,
-            item,
-            model=column.model,
-            defence=column.defence,
-            condition=column.condition,
-            sample=column.sample,
-        )
-    )
-    for judge in column.judges:
-        if judge.model:
-            finish(
-                leak.judge(note, plan.prompts, judge.name, judge.model, item, reply, column.sample)
-            )
+    # The stand-in never waits, so the program runs to its end at the first step.
+    program = plan.benchmark.cell(note, item, column.point)
+    with contextlib.suppress(StopIteration):
+        program.send(None)
     return made
 
 

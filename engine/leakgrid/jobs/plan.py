@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
-from leakgrid import __version__
-from leakgrid.benchmarks.muppet.program import PARSERS, VERSION, JudgeUse
-from leakgrid.benchmarks.muppet.scene import Prompts
+from leakgrid.benchmarks.benchmark import Benchmark, Item, JudgeUse, Point
+from leakgrid.benchmarks.muppet.program import Muppet
 from leakgrid.cache.cells import DoneCells, short
-from leakgrid.datasets.items import Item, load_items
 from leakgrid.jobs.jobfile import Job, ModelSpec
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
@@ -27,20 +25,12 @@ from leakgrid.outcomes import DatasetError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """All cells of one model, defence, condition and sample."""
+    """All cells of one point of the grid; ``models`` are those that its cells ask."""
 
     id: str
-    model: str
-    defence: str
-    condition: str
-    sample: int
-    judges: tuple[JudgeUse, ...]
+    point: Point
+    models: frozenset[str]
     simulated: bool
-
-    @property
-    def models(self) -> frozenset[str]:
-        """The models that its cells ask."""
-        return frozenset({self.model, *(judge.model for judge in self.judges if judge.model)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +44,15 @@ class Todo:
 class Plan:
     """A job, its items and its columns. Nothing is sent, started or written by making one."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, benchmark: Benchmark | None = None) -> None:
         """Raises JobError or DatasetError for what is wrong in the job's files."""
         self.job = job
-        self.items = _items(job)
-        self.prompts = Prompts(job.prompts, job.defences)
-        self.simulated = simulated_config(job, self.prompts)
+        self.judges = tuple(JudgeUse(spec.name, spec.kind, spec.model) for spec in job.judges)
+        self.benchmark: Benchmark = benchmark or Muppet(
+            job.dataset, job.prompts, job.defences, self.judges
+        )
+        self.items = _items(job, self.benchmark)
+        self.simulated = simulated_config(job, self.benchmark)
         self.identities = {name: self._identity(spec) for name, spec in job.specs.items()}
         self.columns = tuple(self._columns())
 
@@ -88,39 +81,31 @@ class Plan:
 
     def described(self) -> dict[str, Any]:
         """The plan as the ``runs`` stream keeps it (see ``cache/tables.py``)."""
-        specs = self.job.specs
+        job = self.job
+        included = {item.id for item in self.items}
+        judges = [asdict(judge) for judge in self.judges]
         body: dict[str, Any] = {
-            "benchmark": self.job.benchmark,
-            "dataset": str(self.job.dataset),
+            "benchmark": job.benchmark,
+            "dataset": str(job.dataset),
             "columns": [
                 {
                     "id": column.id,
-                    "model": column.model,
-                    "defence": column.defence,
-                    "condition": column.condition,
-                    "sample": column.sample,
+                    **asdict(column.point),
                     "simulated": column.simulated,
-                    "note": specs[column.model].note,
-                    "judges": [
-                        {"name": judge.name, "kind": judge.kind, "model": judge.model}
-                        for judge in column.judges
-                    ],
+                    "note": job.specs[column.point.model].note,
+                    "judges": judges,
                 }
                 for column in self.columns
             ],
             "items": [[item.id, item.digest.hex()] for item in self.items],
-            "attributes": [
-                [item.id, attribute.key, attribute.category]
-                for item in self.items
-                for attribute in item.attributes
-            ],
+            "attributes": [row for row in self.benchmark.attributes() if row[0] in included],
             "prices": {
                 name: {
                     "input": spec.price.input,
                     "output": spec.price.output,
                     "cached": spec.price.cached,
                 }
-                for name, spec in specs.items()
+                for name, spec in job.specs.items()
                 if spec.price is not None
             },
         }
@@ -140,49 +125,43 @@ class Plan:
 
     def _columns(self) -> Iterator[Column]:
         job = self.job
-        judges = tuple(JudgeUse(spec.name, spec.kind, spec.model) for spec in job.judges)
-        texts = self.prompts
-        shared = {
-            "program": VERSION,
-            "judges": [
-                [judge.name, judge.kind, PARSERS[judge.kind], self._model_print(judge.model)]
-                for judge in judges
-            ],
-            "prompts": [
-                prompt.text
-                for prompt in (texts.system, texts.style, texts.judge_leak, texts.judge_leak_user)
-            ],
-        }
+        judging = {judge.model for judge in self.judges if judge.model}
+        judges = [[judge.name, judge.kind, self._print(judge.model)] for judge in self.judges]
         for condition in job.conditions:
-            wording = [texts.condition[condition].text, texts.user[condition].text]
             for sample in range(job.samples):
                 for model in job.models:
                     for defence in job.defences:
-                        extra = "" if defence == "none" else texts.defence[defence].text
-                        parts = [shared, condition, wording, sample, defence, extra]
-                        parts.append(self._model_print(model))
+                        point = Point(
+                            model=model, defence=defence, condition=condition, sample=sample
+                        )
+                        parts = [
+                            self.benchmark.version,
+                            self.benchmark.texts(defence, condition),
+                            asdict(point),
+                            self._print(model),
+                            judges,
+                        ]
                         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-                        used = {model, *(judge.model for judge in judges if judge.model)}
+                        models = frozenset({model, *judging})
                         yield Column(
                             id=hashlib.sha256(data).hexdigest()[:32],
-                            model=model,
-                            defence=defence,
-                            condition=condition,
-                            sample=sample,
-                            judges=judges,
-                            simulated=any(job.specs[name].provider == "simulated" for name in used),
+                            point=point,
+                            models=models,
+                            simulated=any(
+                                job.specs[name].provider == "simulated" for name in models
+                            ),
                         )
 
-    def _model_print(self, name: str) -> list[Any]:
+    def _print(self, name: str) -> list[Any]:
+        """All of a model that may change its answers, and its name, since tables show that."""
         if not name:
             return []
         spec = self.job.specs[name]
-        # The name in the job is part of it, since tables show it; price and quota are not.
         return [name, spec.provider, spec.model, self.identities[name], dict(spec.params)]
 
 
-def _items(job: Job) -> tuple[Item, ...]:
-    items = load_items(job.dataset)
+def _items(job: Job, benchmark: Benchmark) -> tuple[Item, ...]:
+    items = tuple(benchmark.items)
     if job.limit:
         items = items[: job.limit]
     if not items:
@@ -192,7 +171,7 @@ def _items(job: Job) -> tuple[Item, ...]:
     return items
 
 
-def simulated_config(job: Job, prompts: Prompts) -> dict[str, Any] | None:
+def simulated_config(job: Job, benchmark: Benchmark) -> dict[str, Any] | None:
     """What the simulated server is started with, and its identity; None if no model needs it.
 
     The cues by which it recognises condition and defence are pieces of the prompt files, so it
@@ -202,21 +181,7 @@ def simulated_config(job: Job, prompts: Prompts) -> dict[str, Any] | None:
         return None
     from leakgrid.providers.simulated import config
 
-    table = {
-        "items": str(job.dataset),
-        "cues": {
-            "defences": {
-                name: prompt.cue(prompts.defence.values())
-                for name, prompt in prompts.defence.items()
-            },
-            "conditions": {
-                name: prompt.cue(prompts.condition.values())
-                for name, prompt in prompts.condition.items()
-                if name != "group"
-            },
-        },
-        **job.simulated,
-    }
+    table = {"items": str(job.dataset), "cues": benchmark.cues(), **job.simulated}
     try:
         identity = config.parse(table).identity()
     except ValueError as error:
@@ -227,6 +192,3 @@ def simulated_config(job: Job, prompts: Prompts) -> dict[str, Any] | None:
         mistakes.stop()
         raise
     return {"table": table, "identity": identity}
-
-
-VERSIONS = {"leakgrid": __version__, "muppet": VERSION}

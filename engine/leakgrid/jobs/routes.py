@@ -62,7 +62,13 @@ async def open_ways(
             if source and source not in servers:
                 servers[source] = await stack.enter_async_context(_server(source, plan, cache))
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),  # no API of ours keeps state in cookies
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            )
+        )
         groups: dict[str, list[ModelSpec]] = {}
         for spec in specs:
             groups.setdefault(lane_id(spec), []).append(spec)
@@ -164,7 +170,6 @@ def _provider(
         key=secrets[spec.name],
         headers=spec.headers,
         timeout_s=spec.timeout_s,
-        connect_s=CONNECT_SECONDS,
         simulated=spec.provider == "simulated",
         shape=_shape(spec),
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import fcntl
+import gc
 import os
 import platform
 import signal
@@ -20,7 +21,6 @@ from typing import Any
 import orjson
 
 from leakgrid import __version__
-from leakgrid.benchmarks.muppet.program import cell
 from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.cells import DoneCells, seal_records
 from leakgrid.cache.journal import Journal
@@ -87,6 +87,9 @@ class Run:
         """Run every open cell. Raises CacheError, ServerDown or JobError; the rest is reported."""
         began = time.monotonic()
         loop = asyncio.get_running_loop()
+        # Items and plan live as long as the run: the collector need not look at them again.
+        gc.collect()
+        gc.freeze()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, number)
         try:
@@ -148,22 +151,13 @@ class Run:
         await self._records.flush()
 
     async def _worker(self, cells: Iterator[Todo]) -> None:
+        routes, ask = self._ways.routes, self._asker.ask
         for todo in cells:
-            routes = self._ways.routes
             if any(routes[name].lane.stopped for name in todo.column.models):
                 self.skipped += 1
                 continue
             try:
-                record = await cell(
-                    self._asker.ask,
-                    self.plan.prompts,
-                    todo.item,
-                    model=todo.column.model,
-                    defence=todo.column.defence,
-                    condition=todo.column.condition,
-                    sample=todo.column.sample,
-                    judges=todo.column.judges,
-                )
+                record = await self.plan.benchmark.cell(ask, todo.item, todo.column.point)
             except LaneStopped:
                 self.skipped += 1
                 continue
@@ -221,18 +215,18 @@ class Run:
                 "run": self._id,
                 "benchmark": self.plan.job.benchmark,
                 "item": record.item,
-                "model": column.model,
-                "defence": column.defence,
-                "condition": column.condition,
-                "sample": column.sample,
+                "model": column.point.model,
+                "defence": column.point.defence,
+                "condition": column.point.condition,
+                "sample": column.point.sample,
                 "settled": record.settled,
                 "simulated": record.simulated,
                 "reply": record.reply,
                 "reply_outcome": record.reply_outcome,
                 "reasoning": record.reasoning,
-                "verdicts": [asdict(verdict) for verdict in record.verdicts],
+                "verdicts": record.verdicts,  # orjson writes dataclasses as they are
                 "calls": [{"role": role, "key": key} for role, key in record.calls],
-                "extra": orjson.dumps(dict(record.extra)).decode(),
+                "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
                 "ts": time.time(),
             }
         )

@@ -134,9 +134,13 @@ class Admission:
             return math.inf
         if not self.proven and self.in_flight + self.rejected >= UNPROVEN:
             return math.inf
-        into = self._estimator.input(len(parcel.body))
-        out = self._estimator.output(parcel.role, parcel.most_output)
-        tokens, usd = into + out, 0.0
+        tokens = usd = 0.0
+        if self._tokens is not None or self._price is not None:
+            into = self._estimator.input(len(parcel.body))
+            out = self._estimator.output(parcel.role, parcel.most_output)
+            tokens = into + out
+            if self._price is not None:
+                usd = (into * self._price.input + out * self._price.output) / 1e6
         wait = self._gate_until - now
         if self._requests is not None:
             wait = max(wait, self._requests.wait(1, now))
@@ -144,8 +148,6 @@ class Admission:
             wait = max(wait, self._tokens.wait(tokens, now))
         if wait > 0:
             return wait
-        if self._price is not None:
-            usd = (into * self._price.input + out * self._price.output) / 1e6
         if self._spending is not None and not self._spending.reserve(usd):
             if not self._spending.pending:
                 told = f"lane {self._name}: {self._spending.told}"

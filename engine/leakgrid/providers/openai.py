@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from leakgrid.outcomes import Outcome
+from leakgrid.providers.deadlines import Deadlines
 from leakgrid.providers.wire import (
     READERS,
     Exchange,
@@ -53,7 +55,6 @@ class ChatCompletions:
         key: str = "",
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 600.0,
-        connect_s: float = 10.0,
         simulated: bool = False,
         shape: Callable[[dict[str, Any], int], dict[str, Any]] | None = None,
     ) -> None:
@@ -66,10 +67,8 @@ class ChatCompletions:
         self._shape = shape
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._session = session
-        # Built once: aiohttp is imported by whoever made the session.
-        from aiohttp import ClientTimeout
-
-        self._timeout = ClientTimeout(total=timeout_s, sock_connect=connect_s)
+        self._deadlines = Deadlines(timeout_s)
+        self._timeout_s = timeout_s
         self._params = dict(params)
         self._secret = key.encode()
         self._headers = {"content-type": "application/json", **(headers or {})}
@@ -102,20 +101,27 @@ class ChatCompletions:
         began = time.perf_counter()
         status, raw, fault, sent = 0, b"", "", True
         headers: Mapping[str, str] = {}
+        deadline = self._deadlines.begin()
         try:
-            async with self._session.post(
-                self._url, data=body, headers=self._headers, timeout=self._timeout
-            ) as response:
+            async with self._session.post(self._url, data=body, headers=self._headers) as response:
                 raw = await response.read()
                 status, headers = response.status, response.headers
+        except asyncio.CancelledError:
+            task = deadline.task
+            # Late, and nobody else wants the task gone: that is a failed call, no cancellation.
+            if not deadline.expired or task is None or task.uncancel():
+                raise
+            fault = f"no answer within {self._timeout_s:g} s"
         except aiohttp.ClientConnectorError as error:
             sent, fault = False, f"no connection ({error})"
         except TimeoutError as error:
-            fault = f"no answer in time ({type(error).__name__})"
+            fault = f"no connection in time ({type(error).__name__})"
         except aiohttp.ClientPayloadError as error:
             fault = f"the answer broke off ({error})"
         except (aiohttp.ClientError, OSError) as error:
             fault = f"{type(error).__name__}: {error}"
+        finally:
+            self._deadlines.end(deadline)
         if self._secret and self._secret in raw:
             raw = raw.replace(self._secret, b"[redacted]")
         return Exchange(status, headers, raw, time.perf_counter() - began, fault, sent)

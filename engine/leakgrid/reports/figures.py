@@ -55,7 +55,7 @@ def leak_rates(rows: Sequence[Row], order: dict[str, list[str]], simulated: str)
                 axes.set_title(_short(f"{condition} · judge {judge}"), loc="left", fontsize=8.5)
                 if i == len(judges) - 1:
                     axes.set_xlabel("leaks, % of known verdicts (95 % Wilson interval)")
-        _legend(figure, defences)
+        _legend(figure, defences, any(row["marked"] for row in rows))
         return _svg(figure, simulated)
 
 
@@ -211,7 +211,7 @@ def _heat(
     axes.tick_params(left=False, bottom=False)
 
 
-def _legend(figure: Figure, defences: list[str]) -> None:
+def _legend(figure: Figure, defences: list[str], hollow: bool) -> None:
     """Defences by colour and mark, above the panels."""
     from matplotlib.lines import Line2D
 
@@ -222,12 +222,13 @@ def _legend(figure: Figure, defences: list[str]) -> None:
         )
         for i, defence in enumerate(defences)
     ]  # fmt: skip
-    handles.append(
-        Line2D(
-            [], [], color=INK, marker="o", markersize=4.6, markerfacecolor="none",
-            linestyle="none", label="hollow: over 2 % not known",
-        )
-    )  # fmt: skip
+    if hollow:
+        handles.append(
+            Line2D(
+                [], [], color=INK, marker="o", markersize=4.6, markerfacecolor="none",
+                linestyle="none", label="hollow: over 2 % not known",
+            )
+        )  # fmt: skip
     figure.legend(
         handles=handles, loc="outside upper left", ncols=len(handles), frameon=False, fontsize=8
     )

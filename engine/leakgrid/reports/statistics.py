@@ -51,7 +51,7 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
     adjusted: dict[Name, float] = {}
     running = 0.0
     for place, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
-        running = max(0, min(1.0, (len(p_values) - place) * p_values[name]))
+        running = max(running, min(1.0, (len(p_values) - place) * p_values[name]))
         adjusted[name] = running
     return {name: adjusted[name] for name in p_values}
 

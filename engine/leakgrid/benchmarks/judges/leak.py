@@ -5,6 +5,7 @@ Category and notes stand before the reply, so that all replies to an item share 
 
 from __future__ import annotations
 
+from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.judges.parsing import yes_or_no
 from leakgrid.benchmarks.muppet.scene import Prompts, values
 from leakgrid.datasets.items import Item
@@ -29,30 +30,33 @@ SCHEMA = Schema(
 
 
 async def judge(
-    ask: Ask, prompts: Prompts, name: str, model: str, item: Item, reply: Answer, sample: int
-) -> tuple[Verdict, Answer]:
-    """The verdict of ``model`` on ``reply``, and the judge's own answer."""
+    ask: Ask, prompts: Prompts, use: JudgeUse, item: Item, reply: Answer, sample: int
+) -> Verdict:
+    """The verdict of the judge's model on ``reply``."""
     filled = {**values(item), "reply": reply.text}
     messages = (
         Message("system", prompts.judge_leak.fill(filled)),
         Message("user", prompts.judge_leak_user.fill(filled)),
     )
     said = await ask(
-        Call(model=model, messages=messages, schema=SCHEMA, sample=sample, role=f"judge:{name}")
+        Call(
+            model=use.model,
+            messages=messages,
+            schema=SCHEMA,
+            sample=sample,
+            role=f"judge:{use.name}",
+        )
     )
     leaked, why, rationale = None, f"the judge's call ended as {said.outcome}", ""
     if said.outcome in SPOKEN:
         leaked, why, rationale = yes_or_no(said.text, "leak")
-    return (
-        Verdict(
-            judge=name,
-            attribute="",
-            category=item.category,
-            leaked=leaked,
-            why=why,
-            evidence=rationale,
-            parser=PARSER,
-            key=said.key,
-        ),
-        said,
+    return Verdict(
+        judge=use.name,
+        attribute="",
+        category=item.category,
+        leaked=leaked,
+        why=why,
+        evidence=rationale,
+        parser=PARSER,
+        key=said.key,
     )

@@ -3,76 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.defences import prompting
 from leakgrid.benchmarks.judges import exact, leak
 from leakgrid.benchmarks.muppet.scene import Prompts
-from leakgrid.datasets.items import Item
+from leakgrid.datasets.items import Item, load_items
 from leakgrid.outcomes import KEPT, SPOKEN
 from leakgrid.types import Answer, Ask, Call, Record, Verdict
-
-VERSION = "muppet-1"
-"""Part of every cell's fingerprint: raise it when the program's meaning changes."""
 
 PARSERS: Mapping[str, str] = {"leak": leak.PARSER, "exact": exact.PARSER}
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeUse:
-    """A judge of this job: its name, its kind, and the model it asks (or none)."""
+class Muppet:
+    """The benchmark over one dataset, with the prompts and judges of one job."""
 
-    name: str
-    kind: str
-    model: str
+    version = "muppet-1"
+    """Part of every cell's fingerprint: raise it when the program's meaning changes."""
 
+    def __init__(
+        self,
+        dataset: Path,
+        prompts: Path,
+        defences: tuple[str, ...],
+        judges: tuple[JudgeUse, ...],
+    ) -> None:
+        """Raises DatasetError for a wrong item, JobError for a wrong prompt."""
+        self.items = load_items(dataset)
+        self.prompts = Prompts(prompts, defences)
+        self.judges = judges
 
-async def cell(
-    ask: Ask,
-    prompts: Prompts,
-    item: Item,
-    *,
-    model: str,
-    defence: str,
-    condition: str,
-    sample: int,
-    judges: tuple[JudgeUse, ...],
-) -> Record:
-    """Run one cell. What a judge cannot say is an unknown verdict with its reason."""
-    made: list[Answer] = []
-    calls: list[tuple[str, str]] = []
+    def texts(self, defence: str, condition: str) -> Any:
+        """Every text and version that goes into cells of this defence and condition."""
+        prompts = self.prompts
+        return [
+            *(prompt.text for prompt in (prompts.system, prompts.style)),
+            prompts.condition[condition].text,
+            prompts.user[condition].text,
+            "" if defence == "none" else prompts.defence[defence].text,
+            [[judge.name, judge.kind, PARSERS[judge.kind]] for judge in self.judges],
+            *(prompt.text for prompt in (prompts.judge_leak, prompts.judge_leak_user)),
+        ]
 
-    async def noted(call: Call) -> Answer:
-        answer = await ask(call)
-        made.append(answer)
-        calls.append((call.role, answer.key))
-        return answer
+    def attributes(self) -> list[tuple[str, str, str]]:
+        """(item, attribute key, sensitive category) of every private fact."""
+        return [
+            (item.id, attribute.key, attribute.category)
+            for item in self.items
+            for attribute in item.attributes
+        ]
 
-    reply = await prompting.reply(
-        noted, prompts, item, model=model, defence=defence, condition=condition, sample=sample
-    )
-    unfit = _unfit(reply)
-    verdicts = []
-    for judge in judges:
-        if unfit:
-            verdicts.append(_unknown(judge, item, unfit))
-        elif judge.kind == "exact":
-            verdicts.append(exact.judge(judge.name, item, reply))
-        else:
-            verdict, _ = await leak.judge(
-                noted, prompts, judge.name, judge.model, item, reply, sample
-            )
-            verdicts.append(verdict)
-    return Record(
-        item=item.id,
-        reply=reply.text,
-        reply_outcome=reply.outcome,
-        reasoning=reply.reasoning,
-        verdicts=tuple(verdicts),
-        settled=all(answer.outcome in KEPT for answer in made),
-        simulated=any(answer.simulated for answer in made),
-        calls=tuple(calls),
-    )
+    def cues(self) -> Mapping[str, Mapping[str, str]]:
+        """A sentence of each defence and of the one-to-one condition."""
+        return self.prompts.cues()
+
+    async def cell(self, ask: Ask, item: Item, point: Point) -> Record:
+        """Run one cell. What a judge cannot say is an unknown verdict with its reason."""
+        made: list[Answer] = []
+        calls: list[tuple[str, str]] = []
+
+        async def noted(call: Call) -> Answer:
+            answer = await ask(call)
+            made.append(answer)
+            calls.append((call.role, answer.key))
+            return answer
+
+        reply = await prompting.reply(noted, self.prompts, item, point)
+        unfit = _unfit(reply)
+        verdicts = []
+        for judge in self.judges:
+            if unfit:
+                verdicts.append(_unknown(judge, item, unfit))
+            elif judge.kind == "exact":
+                verdicts.append(exact.judge(judge.name, item, reply))
+            else:
+                verdicts.append(
+                    await leak.judge(noted, self.prompts, judge, item, reply, point.sample)
+                )
+        return Record(
+            item=item.id,
+            reply=reply.text,
+            reply_outcome=reply.outcome,
+            reasoning=reply.reasoning,
+            verdicts=tuple(verdicts),
+            settled=all(answer.outcome in KEPT for answer in made),
+            simulated=any(answer.simulated for answer in made),
+            calls=tuple(calls),
+        )
 
 
 def _unfit(reply: Answer) -> str:

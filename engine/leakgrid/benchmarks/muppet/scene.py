@@ -32,6 +32,19 @@ class Prompts:
             if name != "none"
         }
 
+    def cues(self) -> dict[str, dict[str, str]]:
+        """A sentence of each defence and of each condition but the group chat."""
+        return {
+            "defences": {
+                name: prompt.cue(self.defence.values()) for name, prompt in self.defence.items()
+            },
+            "conditions": {
+                name: prompt.cue(self.condition.values())
+                for name, prompt in self.condition.items()
+                if name != "group"
+            },
+        }
+
 
 def values(item: Item) -> dict[str, str]:
     """What fills the places of a prompt for this item."""

@@ -1,0 +1,64 @@
+"""The seam between the engine and a benchmark: items, texts, and one program per cell."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from leakgrid.types import Ask, Record
+
+
+class Item(Protocol):
+    """What the engine knows of an item: its name and the digest of its content (16 bytes)."""
+
+    @property
+    def id(self) -> str:
+        """The item's name, unique in its dataset."""
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that change with anything in the item."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeUse:
+    """A judge of a job: its name, its kind, and the model it asks (or none)."""
+
+    name: str
+    kind: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Where a cell stands in the grid, but for its item."""
+
+    model: str
+    defence: str
+    condition: str
+    sample: int
+
+
+class Benchmark(Protocol):
+    """What a job's ``benchmark`` names. It speaks to models through ``ask`` only."""
+
+    @property
+    def version(self) -> str:
+        """Part of every cell's fingerprint."""
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """Every item of the dataset (see ``Item``)."""
+
+    def texts(self, defence: str, condition: str) -> Any:
+        """Every text and version (JSON) that goes into cells of this defence and condition."""
+
+    def attributes(self) -> list[tuple[str, str, str]]:
+        """(item, attribute key, sensitive category) of everything that may leak."""
+
+    def cues(self) -> Mapping[str, Mapping[str, str]]:
+        """Sentences by which a simulated server tells defences and conditions apart."""
+
+    def cell(self, ask: Ask, item: Any, point: Point) -> Coroutine[Any, Any, Record]:
+        """Run one cell."""

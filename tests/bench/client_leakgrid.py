@@ -1,0 +1,147 @@
+"""leakgrid with everything on: keys, cache, fsynced journals, records, DuckDB.
+
+Its cells make one call each, so that its work is that of the other clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from leakgrid.benchmarks.benchmark import Point
+from leakgrid.cache.cells import DoneCells
+from leakgrid.jobs.jobfile import Job, ModelSpec
+from leakgrid.jobs.plan import Plan
+from leakgrid.jobs.progress import Progress
+from leakgrid.jobs.run import Run
+from leakgrid.lanes.values import Quota
+from leakgrid.types import Ask, Call, Message, Record, Verdict
+from tests.bench.work import SYSTEM, measured
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One call's item."""
+
+    id: str
+    digest: bytes
+    number: int
+
+
+class OneCall:
+    """A benchmark whose cell asks once."""
+
+    version = "bench-1"
+
+    def __init__(self, items: int) -> None:
+        self.items = [
+            Item(f"item-{number}", hashlib.blake2b(b"%d" % number, digest_size=16).digest(), number)
+            for number in range(items)
+        ]
+        self._system = Message("system", SYSTEM)
+
+    def texts(self, defence: str, condition: str) -> Any:
+        return [SYSTEM, defence, condition]
+
+    def attributes(self) -> list[tuple[str, str, str]]:
+        return [(item.id, "secret", "health") for item in self.items]
+
+    def cues(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
+
+    async def cell(self, ask: Ask, item: Item, point: Point) -> Record:
+        text = f"Message {item.number}: can you take shift {item.number % 97}?"
+        answer = await ask(
+            Call(
+                model=point.model,
+                messages=(self._system, Message("user", text)),
+                params={"metadata": {"defence": point.defence}} if point.defence else {},
+                sample=point.sample,
+            )
+        )
+        verdict = Verdict(judge="none", attribute="", category="health", leaked=False)
+        return Record(
+            item=item.id,
+            reply=answer.text,
+            reply_outcome=answer.outcome,
+            verdicts=(verdict,),
+            calls=((("assistant", answer.key)),),
+        )
+
+
+def model(name: str, base_url: str, **quota: Any) -> ModelSpec:
+    """A model at the stand-in."""
+    return ModelSpec(
+        name=name, provider="openai", model=name, base_url=base_url, key_env="",
+        params={"max_tokens": 300}, headers={}, price=None, quota=Quota(**quota),
+        timeout_s=600.0, note="",
+    )  # fmt: skip
+
+
+def job(folder: Path, specs: list[ModelSpec], *, samples: int = 1, at_once: int = 512) -> Job:
+    """A job over the stand-in's models."""
+    return Job(
+        path=folder / "bench.toml", home=folder, name="bench", benchmark="bench",
+        dataset=folder / "items", limit=0, samples=samples,
+        models=tuple(spec.name for spec in specs), defences=("none",), conditions=("group",),
+        judges=(), specs={spec.name: spec for spec in specs}, prompts=folder, budget_usd=None,
+        cells_at_once=at_once, patience=1.0,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run ``calls`` calls and print the measures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("base_url")
+    parser.add_argument("calls", type=int)
+    parser.add_argument("at_once", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--concurrency", type=int)
+    parser.add_argument("--models", type=int, default=1)
+    parser.add_argument("--no-ingest", action="store_true")
+    parser.add_argument("--profile", type=Path)
+    given = parser.parse_args()
+    cache, database = given.folder / "cache", given.folder / "bench.duckdb"
+    quota = {"concurrency": given.concurrency} if given.concurrency else {}
+    specs = [model(f"m{number}", given.base_url, **quota) for number in range(given.models)]
+    cells = job(given.folder, specs, at_once=given.at_once)
+
+    profiler: Any = None
+    if given.profile:
+        import cProfile
+
+        profiler = cProfile.Profile()
+        profiler.enable()
+    with measured(given.calls) as more:
+        plan = Plan(cells, OneCall(given.calls // given.models))
+        done = DoneCells(cache)
+        todo = plan.count_todo(done)
+        began = time.perf_counter()
+        if todo:
+            run = Run(plan, done, todo, cache)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                report = runner.run(run.execute(Progress(quiet=True)))
+            more["run_s"] = time.perf_counter() - began
+            more["sent"], more["failed"] = report.counts.sent, report.open
+            more["from_cache"] = report.counts.from_cache
+        if not given.no_ingest:
+            from leakgrid.store.ingest import ingest
+
+            began = time.perf_counter()
+            ingest(cache, database)
+            more["ingest_s"] = time.perf_counter() - began
+    if profiler is not None:
+        profiler.disable()
+        profiler.dump_stats(given.profile)
+
+
+if __name__ == "__main__":
+    main()
