@@ -15,7 +15,7 @@ import fcntl
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -75,15 +75,24 @@ class JournalFile:
 
         Raises FileNotFoundError when it is gone, CacheError when it cannot be read.
         """
+        for ordinal, payload in self.payloads():
+            if take is not None:
+                take(ordinal, payload)
+
+    def payloads(self) -> Iterator[tuple[int, bytes]]:
+        """Every good row as (ordinal, payload); the file is known when the last one was taken.
+
+        Raises FileNotFoundError when it is gone, CacheError when it cannot be read.
+        """
         try:
             with open(self.path, "rb") as file:
-                self._walk(file, take)
+                yield from self._walk(file)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise CacheError(f"{self.path}: cannot be read ({error.strerror})") from error
 
-    def _walk(self, lines: Iterable[bytes], take: Callable[[int, bytes], None] | None) -> None:
+    def _walk(self, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         position = 0
         for number, line in enumerate(lines, start=1):
             if not line.endswith(b"\n"):
@@ -100,9 +109,8 @@ class JournalFile:
                 if payload is None:
                     continue
                 start += inner
-            if take is not None:
-                take(len(self.offsets), payload)
             self.offsets.append(start)
+            yield len(self.offsets) - 1, payload
         self.size = position
 
 

@@ -129,38 +129,27 @@ def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
 
 
 def _chunks(journal: JournalFile, first: int) -> Iterator[list[dict[str, Any]]]:
-    """Good rows from ordinal ``first`` on, in lists of GROUP_ROWS, read one list at a time."""
-    from leakgrid.cache.framing import unseal
-
+    """Good rows from ordinal ``first`` on, in lists of GROUP_ROWS, in one pass over the file."""
     stem = journal.path.stem
-    with open(journal.path, "rb") as file:
-        rows: list[dict[str, Any]] = []
-        for ordinal in range(first, len(journal.offsets)):
-            file.seek(journal.offsets[ordinal])
-            payload = unseal(file.readline())
-            if payload is None:
-                raise OSError(f"{journal.path}: a row changed while it was read")
-            row = orjson.loads(payload)
-            row["stem"], row["ordinal"] = stem, ordinal
-            rows.append(row)
-            if len(rows) == GROUP_ROWS:
-                yield rows
-                rows = []
-        if rows:
+    rows: list[dict[str, Any]] = []
+    for ordinal, payload in journal.payloads():
+        if ordinal < first:
+            continue
+        row = orjson.loads(payload)
+        row["stem"], row["ordinal"] = stem, ordinal
+        rows.append(row)
+        if len(rows) == GROUP_ROWS:
             yield rows
+            rows = []
+    if rows:
+        yield rows
 
 
 def _scan_file(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     from leakgrid.cache.tables import batch
 
     if path.suffix == SUFFIX:
-        journal = JournalFile(path)
-        if not path.exists():
-            raise FileNotFoundError(path)
-        journal.read()
-        for rows in _chunks(journal, first):
+        for rows in _chunks(JournalFile(path), first):
             kept = [row for row in rows if row["ordinal"] not in gone]
             if kept:
                 yield batch(stream, kept)
@@ -168,19 +157,29 @@ def _scan_file(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as segment:
-        ordinal = 0
-        for group in segment.iter_batches(GROUP_ROWS):
-            count = group.num_rows
-            if ordinal + count > first:
-                places = pa.array(range(ordinal, ordinal + count), pa.int64())
-                group = group.append_column("stem", pa.array([path.stem] * count))
-                group = group.append_column("ordinal", places)
-                if first > ordinal:
-                    group = group.slice(first - ordinal)
-                here = {place for place in gone if ordinal <= place < ordinal + count}
-                if here:
-                    keep = [place.as_py() not in here for place in group["ordinal"]]
-                    group = group.filter(pa.array(keep))
-                if group.num_rows:
-                    yield group
-            ordinal += count
+        ordinal, groups = 0, []
+        for number in range(segment.num_row_groups):
+            if not groups and ordinal + segment.metadata.row_group(number).num_rows <= first:
+                ordinal += segment.metadata.row_group(number).num_rows
+            else:
+                groups.append(number)
+        for part in segment.iter_batches(GROUP_ROWS, row_groups=groups) if groups else ():
+            yield from _placed(part, path.stem, ordinal, first, gone)
+            ordinal += part.num_rows
+
+
+def _placed(
+    part: pa.RecordBatch, stem: str, ordinal: int, first: int, gone: set[int]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a segment that begin at ``ordinal``, with their places, less those not wanted."""
+    import pyarrow as pa
+
+    count = part.num_rows
+    part = part.append_column("stem", pa.array([stem] * count))
+    part = part.append_column("ordinal", pa.array(range(ordinal, ordinal + count), pa.int64()))
+    if first > ordinal:
+        part = part.slice(first - ordinal)
+    if any(ordinal <= place < ordinal + count for place in gone):
+        part = part.filter(pa.array([place.as_py() not in gone for place in part["ordinal"]]))
+    if part.num_rows:
+        yield part
