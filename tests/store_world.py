@@ -47,7 +47,9 @@ class World:
                 and (stream, stem, row["ordinal"]) not in self.gone
             ]
             for start in range(0, len(rows), 7):
-                yield batch(stream, rows[start : start + 7])
+                part = rows[start : start + 7]
+                payloads = [json.dumps(row).encode() for row in part]
+                yield batch(stream, stem, [row["ordinal"] for row in part], payloads)
 
     def forgotten(self, folder: Path) -> set[tuple[str, str, int]]:
         """As leakgrid.cache.segments.forgotten."""

@@ -26,6 +26,8 @@ from leakgrid.lanes.values import Quota
 from leakgrid.types import Ask, Call, Message, Record, Verdict
 from tests.bench.work import SYSTEM, measured
 
+NAP_SECONDS = 0.005
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -58,7 +60,8 @@ class OneCall:
         return {}
 
     async def cell(self, ask: Ask, item: Item, point: Point) -> Record:
-        text = f"Message {item.number}: can you take shift {item.number % 97}?"
+        number = item.number + point.sample * len(self.items)
+        text = f"Message {number}: can you take shift {number % 97}?"
         answer = await ask(
             Call(
                 model=point.model,
@@ -97,6 +100,24 @@ def job(folder: Path, specs: list[ModelSpec], *, samples: int = 1, at_once: int 
     )  # fmt: skip
 
 
+class Lag(Progress):
+    """Shows nothing, and notes how much too late a task of the same loop wakes up."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.late: list[float] = []
+
+    async def show(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(NAP_SECONDS)
+            self.late.append(time.perf_counter() - began - NAP_SECONDS)
+
+    def quantile(self, share: float) -> float:
+        """Seconds that ``share`` of the wake-ups were not later than."""
+        return sorted(self.late)[int(share * (len(self.late) - 1))]
+
+
 def main() -> None:
     """Run ``calls`` calls and print the measures."""
     parser = argparse.ArgumentParser()
@@ -106,13 +127,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--concurrency", type=int)
     parser.add_argument("--models", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=1)
+    parser.add_argument("--lag", action="store_true")
     parser.add_argument("--no-ingest", action="store_true")
     parser.add_argument("--profile", type=Path)
     given = parser.parse_args()
     cache, database = given.folder / "cache", given.folder / "bench.duckdb"
     quota = {"concurrency": given.concurrency} if given.concurrency else {}
     specs = [model(f"m{number}", given.base_url, **quota) for number in range(given.models)]
-    cells = job(given.folder, specs, at_once=given.at_once)
+    cells = job(given.folder, specs, samples=given.samples, at_once=given.at_once)
+    progress = Lag() if given.lag else Progress(quiet=True)
 
     profiler: Any = None
     if given.profile:
@@ -121,23 +145,27 @@ def main() -> None:
         profiler = cProfile.Profile()
         profiler.enable()
     with measured(given.calls) as more:
-        plan = Plan(cells, OneCall(given.calls // given.models))
+        plan = Plan(cells, OneCall(given.calls // given.models // given.samples))
         done = DoneCells(cache)
         todo = plan.count_todo(done)
         began = time.perf_counter()
         if todo:
             run = Run(plan, done, todo, cache)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                report = runner.run(run.execute(Progress(quiet=True)))
+                report = runner.run(run.execute(progress))
             more["run_s"] = time.perf_counter() - began
             more["sent"], more["failed"] = report.counts.sent, report.open
             more["from_cache"] = report.counts.from_cache
+        if isinstance(progress, Lag):
+            more["lag_p99_ms"] = progress.quantile(0.99) * 1000
+            more["lag_max_ms"] = progress.quantile(1.0) * 1000
         if not given.no_ingest:
             from leakgrid.store.ingest import ingest
 
             began = time.perf_counter()
-            ingest(cache, database)
+            landed = ingest(cache, database)
             more["ingest_s"] = time.perf_counter() - began
+            more["ingest_rows"] = sum(landed.rows.values())
     if profiler is not None:
         profiler.disable()
         profiler.dump_stats(given.profile)

@@ -23,31 +23,37 @@ class Flights:
     __slots__ = ("_joined", "_led", "_open")
 
     def __init__(self) -> None:
-        self._open: dict[bytes, asyncio.Future[Answer]] = {}
+        # A future is made only when somebody joins: most calls fly alone.
+        self._open: dict[bytes, asyncio.Future[Answer] | None] = {}
         self._led = 0
         self._joined = 0
 
     def find(self, key: bytes) -> asyncio.Future[Answer] | None:
         """The answer to come of an identical call, or None if the caller must lead."""
-        future = self._open.get(key)
-        if future is not None:
-            self._joined += 1
+        if key not in self._open:
+            return None
+        self._joined += 1
+        future = self._open[key]
+        if future is None:
+            future = self._open[key] = asyncio.get_running_loop().create_future()
         return future
 
-    def lead(self, key: bytes) -> asyncio.Future[Answer]:
+    def lead(self, key: bytes) -> None:
         """Open a flight; the leader must close it with ``land`` or ``fail``."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[key] = future
+        self._open[key] = None
         self._led += 1
-        return future
 
     def land(self, key: bytes, answer: Answer) -> None:
         """Give the answer to all who joined."""
-        self._open.pop(key).set_result(answer)
+        future = self._open.pop(key)
+        if future is not None and not future.done():
+            future.set_result(answer)
 
     def fail(self, key: bytes, error: BaseException) -> None:
         """Give the error to all who joined; without any it is only the leader's."""
         future = self._open.pop(key)
+        if future is None or future.done():
+            return
         if isinstance(error, asyncio.CancelledError):
             future.cancel()
         else:

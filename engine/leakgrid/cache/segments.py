@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -49,8 +49,9 @@ def seal_journal(stream: str, journal: JournalFile) -> Path:
     names = SCHEMAS[stream].names
     try:
         with pq.ParquetWriter(draft, SCHEMAS[stream], compression="zstd") as writer:
-            for rows in _chunks(journal, 0):
-                writer.write_batch(batch(stream, rows).select(names), row_group_size=GROUP_ROWS)
+            for ordinals, payloads in _chunks(journal, 0):
+                rows = batch(stream, journal.path.stem, ordinals, payloads).select(names)
+                writer.write_batch(rows, row_group_size=GROUP_ROWS)
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         draft.rename(target)
@@ -128,36 +129,39 @@ def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
     return told
 
 
-def _chunks(journal: JournalFile, first: int) -> Iterator[list[dict[str, Any]]]:
-    """Good rows from ordinal ``first`` on, in lists of GROUP_ROWS, in one pass over the file."""
-    stem = journal.path.stem
-    rows: list[dict[str, Any]] = []
-    for ordinal, payload in journal.payloads():
+def _chunks(journal: JournalFile, first: int) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Good rows from ordinal ``first`` on, GROUP_ROWS at a time, in one pass over the file."""
+    ordinals: list[int] = []
+    payloads: list[bytes] = []
+    for ordinal, payload in JournalFile(journal.path).payloads():
         if ordinal < first:
             continue
-        row = orjson.loads(payload)
-        row["stem"], row["ordinal"] = stem, ordinal
-        rows.append(row)
-        if len(rows) == GROUP_ROWS:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+        ordinals.append(ordinal)
+        payloads.append(payload)
+        if len(ordinals) == GROUP_ROWS:
+            yield ordinals, payloads
+            ordinals, payloads = [], []
+    if ordinals:
+        yield ordinals, payloads
 
 
 def _scan_file(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
     from leakgrid.cache.tables import batch
 
     if path.suffix == SUFFIX:
-        for rows in _chunks(JournalFile(path), first):
-            kept = [row for row in rows if row["ordinal"] not in gone]
-            if kept:
-                yield batch(stream, kept)
+        for ordinals, payloads in _chunks(JournalFile(path), first):
+            if not gone.isdisjoint(ordinals):
+                kept = [place for place, at in enumerate(ordinals) if at not in gone]
+                ordinals = [ordinals[place] for place in kept]
+                payloads = [payloads[place] for place in kept]
+            if ordinals:
+                yield batch(stream, path.stem, ordinals, payloads)
         return
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as segment:
-        ordinal, groups = 0, []
+        ordinal = 0
+        groups: list[int] = []
         for number in range(segment.num_row_groups):
             if not groups and ordinal + segment.metadata.row_group(number).num_rows <= first:
                 ordinal += segment.metadata.row_group(number).num_rows

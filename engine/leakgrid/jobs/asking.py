@@ -50,6 +50,7 @@ class Asker:
         self._flights = Flights()
         self._job = job
         self._run = run
+        self._constants: dict[str, bytes] = {}
         self._spaces = {
             name: KeySpace(route.provider.kind, route.provider.family, route.provider.identity)
             for name, route in routes.items()
@@ -118,37 +119,53 @@ class Asker:
     def _row(self, kind: str, lane: Lane, parcel: Parcel, attempt: Attempt) -> bytes:
         """The journal row of one attempt, in the columns of ``cache/tables.py``."""
         reading, exchange, provider = attempt.reading, attempt.exchange, parcel.provider
-        usage: Usage = reading.usage
-        return orjson.dumps(
-            {
-                "kind": kind,
-                "key": parcel.key.hex(),
-                "run": self._run,
-                "job": self._job,
-                "role": parcel.role,
-                "lane": lane.name,
-                "provider": provider.kind,
-                "family": provider.family,
-                "model": provider.model,
-                "returned": reading.model,
-                "sample": parcel.sample,
-                "outcome": reading.outcome,
-                "status": exchange.status,
-                "attempt": attempt.number,
-                "finish": reading.finish,
-                "error": reading.error,
-                "input": usage.input,
-                "cached": usage.cached,
-                "output": usage.output,
-                "reasoning_tokens": usage.reasoning,
-                "usd": attempt.usd,
-                "latency_ms": round(exchange.latency_s * 1000, 3),
-                "wait_ms": round(attempt.waited_s * 1000, 3),
-                "ts": time.time(),
-                "tier": "online",
-                "simulated": provider.simulated,
-                "body": _readable(exchange.body),
-            }
+        usage = reading.usage
+        constant = self._constants.get(provider.name)
+        if constant is None:
+            constant = self._constants[provider.name] = self._constant(lane, provider)
+        return (
+            constant
+            + orjson.dumps(
+                {
+                    "kind": kind,
+                    "key": parcel.key.hex(),
+                    "role": parcel.role,
+                    "returned": reading.model,
+                    "sample": parcel.sample,
+                    "outcome": reading.outcome,
+                    "status": exchange.status,
+                    "attempt": attempt.number,
+                    "finish": reading.finish,
+                    "error": reading.error,
+                    "input": usage.input,
+                    "cached": usage.cached,
+                    "output": usage.output,
+                    "reasoning_tokens": usage.reasoning,
+                    "usd": attempt.usd,
+                    "latency_ms": round(exchange.latency_s * 1000, 3),
+                    "wait_ms": round(attempt.waited_s * 1000, 3),
+                    "ts": time.time(),
+                    "body": _readable(exchange.body),
+                }
+            )[1:]
+        )
+
+    def _constant(self, lane: Lane, provider: Provider) -> bytes:
+        """The beginning of all rows of one provider in this run, without the closing brace."""
+        return (
+            orjson.dumps(
+                {
+                    "run": self._run,
+                    "job": self._job,
+                    "lane": lane.name,
+                    "provider": provider.kind,
+                    "family": provider.family,
+                    "model": provider.model,
+                    "tier": "online",
+                    "simulated": provider.simulated,
+                }
+            )[:-1]
+            + b","
         )
 
 

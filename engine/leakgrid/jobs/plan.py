@@ -9,6 +9,7 @@ same).
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -86,7 +87,7 @@ class Plan:
         judges = [asdict(judge) for judge in self.judges]
         body: dict[str, Any] = {
             "benchmark": job.benchmark,
-            "dataset": str(job.dataset),
+            "dataset": os.path.relpath(job.dataset, job.home),
             "columns": [
                 {
                     "id": column.id,

@@ -110,17 +110,39 @@ class Admission:
                     self._waiting.remove(ticket)
             elif ticket.admitted.exception() is None:
                 self.leave(ticket.admitted.result(), 0.0, 0.0)
+                self.let_in()
             raise
 
     def leave(self, reserved: Reserved, tokens: float, usd: float) -> None:
-        """Settle a call that is back, or that will never come back: what it really took."""
+        """Settle a call that is back, or that will never come back: what it really took.
+
+        ``let_in`` must follow once it is clear what its outcome means for the others.
+        """
         self.in_flight -= 1
         if self._tokens is not None:
             self._tokens.settle(reserved.tokens, tokens, self._clock())
         if self._spending is not None:
             self._spending.settle(reserved.usd, usd)
-        if self._waiting:
-            self._wake.set()
+
+    def let_in(self) -> None:
+        """Admit from the head of the queue what fits now; waiting is the dispatcher's."""
+        if not self._waiting:
+            return
+        while self._waiting and self._pacer is None:
+            reserved = self._reserve(self._waiting[0].parcel)
+            if isinstance(reserved, float):
+                if reserved == math.inf:
+                    return
+                break
+            ticket = self._waiting.popleft()
+            self._hand_over(ticket, reserved)
+        self._wake.set()
+
+    def _hand_over(self, ticket: _Ticket, reserved: Reserved) -> None:
+        if ticket.admitted.done():  # cancelled a moment ago
+            self.leave(reserved, 0.0, 0.0)
+        else:
+            ticket.admitted.set_result(reserved)
 
     def _reserve(self, parcel: Parcel) -> Reserved | float:
         """A reservation for the call, or the seconds until it may be tried again.
@@ -196,10 +218,7 @@ class Admission:
         self._waiting.popleft()
         if self._pacer is not None:
             await self._pacer.acquire()
-        if ticket.admitted.done():
-            self.leave(reserved, 0.0, 0.0)
-        else:
-            ticket.admitted.set_result(reserved)
+        self._hand_over(ticket, reserved)
         return True
 
     # --- quotas and gates ---------------------------------------------------------------------

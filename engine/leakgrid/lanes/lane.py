@@ -97,11 +97,13 @@ class Lane:
             finally:
                 if exchange is None:  # cancelled: nobody knows what it cost, so charge it whole
                     self._admission.leave(reserved, reserved.tokens, reserved.usd)
+                    self._admission.let_in()
             reading = parcel.provider.read(exchange)
             waited = self._clock() - asked - exchange.latency_s
             attempt = self._settle(parcel, number, exchange, reading, reserved, waited)
             outcome = reading.outcome
             if outcome in KEPT:
+                self._admission.let_in()
                 return attempt
             if self._on_failed is not None:
                 self._on_failed(self, parcel, attempt)
@@ -113,6 +115,7 @@ class Lane:
             if first_in_line:
                 self._admission.close_gate(reading.wait_s, self._patience)
                 continue
+            self._admission.let_in()
             tries[outcome] = tries.get(outcome, 0) + 1
             if tries[outcome] >= MOST_ATTEMPTS[outcome]:
                 return attempt

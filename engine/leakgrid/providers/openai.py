@@ -12,7 +12,7 @@ import orjson
 from leakgrid.outcomes import Outcome
 from leakgrid.providers.deadlines import Deadlines
 from leakgrid.providers.wire import (
-    READERS,
+    TEXTS,
     Exchange,
     Reading,
     asked_wait,
@@ -59,21 +59,25 @@ class ChatCompletions:
         shape: Callable[[dict[str, Any], int], dict[str, Any]] | None = None,
     ) -> None:
         """``shape(body, sample)`` gives a server what it needs beyond the common format."""
+        from multidict import CIMultiDict  # aiohttp is here already: it made the session
+        from yarl import URL
+
         self.name = name
         self.kind = kind
         self.model = model
         self.identity = identity
         self.simulated = simulated
         self._shape = shape
-        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._url = URL(base_url.rstrip("/") + "/chat/completions")
         self._session = session
         self._deadlines = Deadlines(timeout_s)
         self._timeout_s = timeout_s
         self._params = dict(params)
         self._secret = key.encode()
-        self._headers = {"content-type": "application/json", **(headers or {})}
+        sent = {"content-type": "application/json", **(headers or {})}
         if key:
-            self._headers["authorization"] = f"Bearer {key}"
+            sent["authorization"] = f"Bearer {key}"
+        self._headers = CIMultiDict(sent)
 
     def body(self, call: Call) -> dict[str, Any]:
         """The body: model, messages, parameters (the call's override the job's), schema."""
@@ -149,22 +153,12 @@ def read_completion(body: Any) -> Reading:
         code = body["error"].get("code")
         return read_error(code if isinstance(code, int) else 500, {}, orjson.dumps(body))
     choice = body["choices"][0]
-    message = choice["message"]
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content)
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    text = content or ""
-    if "</think>" in text or "<think>" in text:
-        text, thought = split_thinking(text)
-        reasoning = reasoning or thought
     finish = choice.get("finish_reason") or ""
-    refusal = message.get("refusal")
+    text, reasoning = said(body)
     if finish == "length":
         outcome = Outcome.TRUNCATED
-    elif finish == "content_filter" or refusal:
+    elif finish == "content_filter" or choice["message"].get("refusal"):
         outcome = Outcome.REFUSAL
-        text = text or refusal or ""
     else:
         outcome = Outcome.ANSWER
     return Reading(
@@ -177,7 +171,23 @@ def read_completion(body: Any) -> Reading:
     )
 
 
-READERS[FAMILY] = read_completion
+def said(body: Any) -> tuple[str, str]:
+    """(reply, reasoning) of a parsed chat completion; a refusal's words are its reply.
+
+    Raises KeyError, IndexError, TypeError or AttributeError where it is none.
+    """
+    message = body["choices"][0]["message"]
+    text = message.get("content") or ""
+    if not isinstance(text, str):
+        text = "".join(part.get("text", "") for part in text)
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    if "think>" in text:
+        text, thought = split_thinking(text)
+        reasoning = reasoning or thought
+    return text or message.get("refusal") or "", reasoning
+
+
+TEXTS[FAMILY] = said
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

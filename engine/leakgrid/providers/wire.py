@@ -69,22 +69,21 @@ class Provider(Protocol):
         """What the exchange means."""
 
 
-READERS: dict[str, Callable[[Any], Reading]] = {}
-"""Family name to the reader of a parsed 200 body; filled by the provider modules."""
+TEXTS: dict[str, Callable[[Any], tuple[str, str]]] = {}
+"""Family name to what finds (text, reasoning) in a parsed body; filled by provider modules."""
 
 
 def text_of(family: str, body: str) -> tuple[str, str]:
     """(text, reasoning) of a kept verbatim body; two empty strings if it cannot be read."""
-    if not READERS:
+    if not TEXTS:
         import leakgrid.providers.openai  # noqa: F401  registers its reader
-    reader = READERS.get(family)
-    if reader is None:
+    said = TEXTS.get(family)
+    if said is None:
         return "", ""
     try:
-        reading = reader(orjson.loads(body))
+        return said(orjson.loads(body))
     except (orjson.JSONDecodeError, TypeError, KeyError, IndexError, AttributeError):
         return "", ""
-    return reading.text, reading.reasoning
 
 
 _BY_STATUS = {

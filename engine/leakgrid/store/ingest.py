@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-CHUNK_BYTES = 64 << 20
-CHUNK_ROWS = 65_536
+CHUNK_BYTES = 4 << 20
+CHUNK_ROWS = 4096
+SETTINGS = (
+    "SET memory_limit = '100MB'",
+    "SET preserve_insertion_order = false",
+    "SET threads = 1",
+)
+"""Taking in a million rows must not take more memory than the run that made them."""
 RETRY_S = 0.2
 
 
@@ -57,6 +63,8 @@ def ingest(
     connection = open_file(database, patience_s)
     counts: dict[str, int] = {}
     try:
+        for setting in SETTINGS:
+            connection.execute(setting)
         derive.add_said(connection, text_of or derive.default_text_of())
         connection.begin()
         try:

@@ -1,0 +1,42 @@
+"""The openai SDK as its own documentation says it is fast: one client, workers, aiohttp or not."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+import uvloop
+
+from tests.bench.work import measured, messages
+
+
+async def main(base_url: str, calls: int, workers: int, transport: str) -> None:
+    """Send ``calls`` calls with ``workers`` at once over ``transport``."""
+    from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
+
+    made = DefaultAioHttpClient if transport == "aiohttp" else DefaultAsyncHttpxClient
+    numbers = iter(range(calls))
+    async with made() as http:
+        client = AsyncOpenAI(api_key="none", base_url=base_url, http_client=http)
+
+        async def worker() -> None:
+            for number in numbers:
+                reply = await client.chat.completions.create(
+                    model="m", max_tokens=300, messages=messages(number)
+                )
+                assert reply.choices[0].message.content
+
+        with measured(calls):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(worker())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("base_url")
+    parser.add_argument("calls", type=int)
+    parser.add_argument("workers", type=int)
+    parser.add_argument("--transport", choices=("aiohttp", "httpx"), default="aiohttp")
+    given = parser.parse_args()
+    uvloop.run(main(given.base_url, given.calls, given.workers, given.transport))

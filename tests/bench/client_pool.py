@@ -1,0 +1,61 @@
+"""The usual pool over the openai SDK: so many at once, and everybody pauses after a 429."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+import uvloop
+
+from tests.bench.work import measured, messages
+
+ATTEMPTS = 5
+
+
+async def main(base_url: str, calls: int, at_once: int, pause_s: float, seconds: float) -> None:
+    """Send calls until ``calls`` are answered or ``seconds`` are over."""
+    from openai import AsyncOpenAI, DefaultAioHttpClient, RateLimitError
+
+    slots, until, answered, rejected = asyncio.Semaphore(at_once), 0.0, 0, 0
+    client = AsyncOpenAI(
+        api_key="none", base_url=base_url, http_client=DefaultAioHttpClient(), max_retries=0
+    )
+
+    async def one(number: int) -> None:
+        nonlocal until, answered, rejected
+        async with slots:
+            for _ in range(ATTEMPTS):
+                while (wait := until - time.monotonic()) > 0:
+                    await asyncio.sleep(wait)
+                try:
+                    reply = await client.chat.completions.create(
+                        model="m", max_tokens=300, messages=messages(number)
+                    )
+                except RateLimitError:
+                    rejected += 1
+                    until = time.monotonic() + pause_s
+                else:
+                    assert reply.choices[0].message.content
+                    answered += 1
+                    return
+
+    async with client:
+        with measured(calls) as more:
+            tasks = [asyncio.create_task(one(number)) for number in range(calls)]
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            more["answered"], more["rejected"] = answered, rejected
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("base_url")
+    parser.add_argument("calls", type=int)
+    parser.add_argument("at_once", type=int)
+    parser.add_argument("pause_s", type=float)
+    parser.add_argument("seconds", type=float)
+    given = parser.parse_args()
+    uvloop.run(main(given.base_url, given.calls, given.at_once, given.pause_s, given.seconds))
