@@ -106,6 +106,18 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """Whether one judge found a reply useful; ``useful`` is None when it is unknown (see why)."""
+
+    judge: str
+    useful: bool | None
+    why: str = ""
+    evidence: str = ""
+    parser: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The row a finished cell leaves behind.
 
@@ -118,6 +130,7 @@ class Record:
     reply_outcome: Outcome
     reasoning: str = ""
     verdicts: tuple[Verdict, ...] = ()
+    ratings: tuple[Rating, ...] = ()
     settled: bool = True
     simulated: bool = False
     calls: tuple[tuple[str, str], ...] = ()

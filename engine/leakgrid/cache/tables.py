@@ -32,6 +32,17 @@ VERDICT = pa.struct(
     ]
 )
 
+RATING = pa.struct(
+    [
+        ("judge", pa.string()),
+        ("useful", pa.bool_()),
+        ("why", pa.string()),
+        ("evidence", pa.string()),
+        ("parser", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+
 MADE_CALL = pa.struct([("role", pa.string()), ("key", pa.string())])
 
 ANSWERS = pa.schema(
@@ -83,6 +94,7 @@ RECORDS = pa.schema(
         ("reply_outcome", pa.string()),
         ("reasoning", pa.string()),
         ("verdicts", pa.list_(VERDICT)),
+        ("ratings", pa.list_(RATING)),
         ("calls", pa.list_(MADE_CALL)),
         ("extra", pa.string()),
         ("ts", pa.float64()),

@@ -228,6 +228,7 @@ class Run:
                 "reply_outcome": record.reply_outcome,
                 "reasoning": record.reasoning,
                 "verdicts": record.verdicts,  # orjson writes dataclasses as they are
+                "ratings": record.ratings,
                 "calls": [{"role": role, "key": key} for role, key in record.calls],
                 "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
                 "ts": time.time(),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from leakgrid.benchmarks.benchmark import Point
+from leakgrid.benchmarks.defences.reply import Reply, of_answer
 from leakgrid.benchmarks.muppet.scene import Prompts, values
 from leakgrid.datasets.items import Item
-from leakgrid.types import Answer, Ask, Call, Message
+from leakgrid.types import Ask, Call, Message
 
 
-async def reply(ask: Ask, prompts: Prompts, item: Item, point: Point) -> Answer:
+async def reply(ask: Ask, prompts: Prompts, item: Item, point: Point) -> Reply:
     """The assistant's reply to the newest message of ``item``.
 
     The system prompt goes from what all defences and conditions of an item share to what only
@@ -23,6 +24,5 @@ async def reply(ask: Ask, prompts: Prompts, item: Item, point: Point) -> Answer:
         Message("system", system),
         Message("user", prompts.user[point.condition].fill(filled)),
     )
-    return await ask(
-        Call(model=point.model, messages=messages, sample=point.sample, role="assistant")
-    )
+    call = Call(model=point.model, messages=messages, sample=point.sample, role="assistant")
+    return of_answer(await ask(call))

@@ -6,11 +6,12 @@ Category and notes stand before the reply, so that all replies to an item share 
 from __future__ import annotations
 
 from leakgrid.benchmarks.benchmark import JudgeUse
+from leakgrid.benchmarks.defences.reply import Reply
 from leakgrid.benchmarks.judges.parsing import yes_or_no
 from leakgrid.benchmarks.muppet.scene import Prompts, values
 from leakgrid.datasets.items import Item
 from leakgrid.outcomes import SPOKEN
-from leakgrid.types import Answer, Ask, Call, Message, Schema, Verdict
+from leakgrid.types import Ask, Call, Message, Schema, Verdict
 
 PARSER = "leak-1"
 
@@ -30,7 +31,7 @@ SCHEMA = Schema(
 
 
 async def judge(
-    ask: Ask, prompts: Prompts, use: JudgeUse, item: Item, reply: Answer, sample: int
+    ask: Ask, prompts: Prompts, use: JudgeUse, item: Item, reply: Reply, sample: int
 ) -> Verdict:
     """The verdict of the judge's model on ``reply``."""
     filled = {**values(item), "reply": reply.text}

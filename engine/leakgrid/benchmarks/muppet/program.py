@@ -11,7 +11,7 @@ from leakgrid.benchmarks.defences import prompting
 from leakgrid.benchmarks.judges import exact, leak
 from leakgrid.benchmarks.muppet.scene import Prompts
 from leakgrid.datasets.items import Item, load_items
-from leakgrid.outcomes import KEPT, SPOKEN
+from leakgrid.outcomes import KEPT
 from leakgrid.types import Answer, Ask, Call, Record, Verdict
 
 PARSERS: Mapping[str, str] = {"leak": leak.PARSER, "exact": exact.PARSER}
@@ -71,11 +71,10 @@ class Muppet:
             return answer
 
         reply = await prompting.reply(noted, self.prompts, item, point)
-        unfit = _unfit(reply)
         verdicts = []
         for judge in self.judges:
-            if unfit:
-                verdicts.append(_unknown(judge, item, unfit))
+            if reply.unfit:
+                verdicts.append(_unknown(judge, item, reply.unfit))
             elif judge.kind == "exact":
                 verdicts.append(exact.judge(judge.name, item, reply))
             else:
@@ -87,20 +86,12 @@ class Muppet:
             reply=reply.text,
             reply_outcome=reply.outcome,
             reasoning=reply.reasoning,
+            extra=reply.steps,
             verdicts=tuple(verdicts),
             settled=all(answer.outcome in KEPT for answer in made),
             simulated=any(answer.simulated for answer in made),
             calls=tuple(calls),
         )
-
-
-def _unfit(reply: Answer) -> str:
-    """Why a reply cannot be judged; empty if it can. Half a reply says nothing of the rest."""
-    if reply.outcome not in SPOKEN:
-        return f"the reply ended as {reply.outcome}"
-    if not reply.text.strip():
-        return f"the reply is empty ({reply.finish or reply.outcome})"
-    return ""
 
 
 def _unknown(judge: JudgeUse, item: Item, why: str) -> Verdict:
