@@ -54,6 +54,7 @@ def test_answers_are_found_in_this_run_and_the_next(tmp_path: Path) -> None:
     assert asyncio.run(found(tmp_path, range(3))) == [1]
 
 
+@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_answers_are_found_after_their_journal_became_a_segment(tmp_path: Path) -> None:
     asyncio.run(keep(tmp_path, range(2500), rotate_bytes=200_000))
     suffixes = {path.suffix for path in files(tmp_path, "answers")}

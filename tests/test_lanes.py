@@ -114,6 +114,7 @@ def test_auth_and_exhausted_stop_the_lane_at_the_first_answer(
     assert len(bench.provider.times) <= 5
 
 
+@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_five_invalid_answers_with_no_success_stop_the_lane() -> None:
     results, bench, _ = on_lane(
         always(error(404, "model_not_found", "no such model")),
@@ -257,6 +258,7 @@ def test_quota_headers_teach_a_lane_that_was_told_nothing() -> None:
     assert seconds <= 1900 / 10 * 1.03
 
 
+@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_a_lane_without_quota_grows_while_growing_pays() -> None:
     async def steps(bench: Bench) -> None:
         await bench.send_many(20_000)
@@ -266,6 +268,7 @@ def test_a_lane_without_quota_grows_while_growing_pays() -> None:
     assert seconds < 20_000 / 1000 * 2.5
 
 
+@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_a_lane_whose_server_saturates_stops_growing() -> None:
     """A server that does 50 calls at once: more in flight only makes each slower."""
 
@@ -374,6 +377,24 @@ def test_stopping_lets_calls_in_flight_finish() -> None:
 
     results, _, _ = on_lane(always(reply(seconds=1.0)), steps, quota=Quota(concurrency=5))
     assert [isinstance(result, Attempt) for result in results] == [True] * 5 + [False] * 15
+
+
+def test_a_lane_whose_every_call_fails_stops_and_says_that_the_server_is_down() -> None:
+    results, bench, _ = on_lane(
+        always(reply(0, b"", fault="connection refused")), lambda bench: bench.send_many(500)
+    )
+    stops = [result for result in results if isinstance(result, LaneStopped)]
+    assert 450 < len(stops) < 500
+    assert "the server seems to be down (connection refused)" in str(stops[0])
+
+
+def test_failures_between_successes_do_not_stop_a_lane() -> None:
+    def behaviour(number: int, now: float) -> Any:
+        return reply() if number % 7 == 0 else error(500)
+
+    results, bench, _ = on_lane(behaviour, lambda bench: bench.send_many(200))
+    assert bench.lane.stopped is None
+    assert not any(isinstance(result, LaneStopped) for result in results)
 
 
 def test_what_a_lane_learned_starts_the_next_run() -> None:

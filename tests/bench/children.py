@@ -26,6 +26,12 @@ def say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
+def told(error: BaseException) -> str:
+    """An error in one short line that fits a table."""
+    name = "" if isinstance(error, NotMeasuredError) else f"{type(error).__name__}: "
+    return _last(f"{name}{error}") or name
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder that goes with the block."""
@@ -79,6 +85,6 @@ def peers() -> Path:
 
 
 def _last(text: str) -> str:
-    """The last line that says something, short enough for a table."""
+    """The last line that says something, cut to what fits into a table."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:160].replace("|", "/") if lines else ""

@@ -118,6 +118,18 @@ class Lag(Progress):
         return sorted(self.late)[int(share * (len(self.late) - 1))]
 
 
+def peak_mb() -> float | None:
+    """Peak memory of this process alone, where Linux tells it.
+
+    ``getrusage`` counts what the process that started this one had before.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def main() -> None:
     """Run ``calls`` calls and print the measures."""
     parser = argparse.ArgumentParser()
@@ -166,6 +178,9 @@ def main() -> None:
             landed = ingest(cache, database)
             more["ingest_s"] = time.perf_counter() - began
             more["ingest_rows"] = sum(landed.rows.values())
+        peak = peak_mb()
+        if peak is not None:
+            more["peak_mb"] = peak
     if profiler is not None:
         profiler.disable()
         profiler.dump_stats(given.profile)

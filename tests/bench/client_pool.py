@@ -44,7 +44,7 @@ async def main(base_url: str, calls: int, at_once: int, pause_s: float, seconds:
         with measured(calls) as more:
             tasks = [asyncio.create_task(one(number)) for number in range(calls)]
             _, late = await asyncio.wait(tasks, timeout=seconds)
-            more["answered"], more["rejected"] = answered, rejected
+            more["calls"], more["rejected"] = answered, rejected
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakgrid.cache.cells import DoneCells
+from leakgrid.jobs import guard
+from leakgrid.jobs.history import known_plan
 from leakgrid.jobs.plan import Plan
 
 if TYPE_CHECKING:
-    from leakgrid.jobs.run import RunReport
+    from leakgrid.jobs.progress import Progress
+    from leakgrid.jobs.run import Run, RunReport
 
+GC_THRESHOLDS = (20_000, 20, 50)
 
 FREE = frozenset({"simulated", "local"})
 """Providers that nobody pays for by the token."""
@@ -40,10 +47,8 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool) -> Ended:
         print(f"leakgrid: {notice}", file=sys.stderr)
     todo = plan.count_todo(done)
     name = plan.job.name
-    if not todo:
-        planned = cache / "plans" / f"{name}.id"
-        known = planned.exists() and planned.read_text() == plan.described()["plan_id"]
-        if known and database.exists():
+    if not todo and database.exists():
+        if known_plan(cache, name) == plan.described()["plan_id"]:
             seconds = time.monotonic() - began
             print(
                 f"{name}: all {plan.cells:,} cells are done; 0 calls sent "
@@ -59,16 +64,46 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool) -> Ended:
 def _execute(
     plan: Plan, done: DoneCells, todo: dict[str, int], cache: Path, quiet: bool
 ) -> RunReport:
+    # Imported before the loop runs, so that no import ever holds it.
+    import aiohttp  # noqa: F401
+
     from leakgrid.jobs.progress import Progress
     from leakgrid.jobs.run import Run
 
     run = Run(plan, done, todo, cache)
+    # Items and plan live as long as the run: the collector need not look at them again. And
+    # hundreds of cells are under way at any time, so its usual 700 objects are soon reached.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    most_ms = float(os.environ.get(guard.VARIABLE, 0))
+    if most_ms:
+        return _guarded(run, Progress(quiet=quiet), most_ms / 1000)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(run.execute(Progress(quiet=quiet)))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(run.execute(Progress(quiet=quiet)))
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run.execute(Progress(quiet=quiet)))
+        return None
+    return uvloop.new_event_loop
+
+
+def _guarded(run: Run, progress: Progress, most_s: float) -> RunReport:
+    """The run on asyncio's own loop; ends the process if a callback held the loop too long."""
+    found: list[guard.Block] = []
+    before = guard.install(most_s, found)
+    try:
+        report = asyncio.run(run.execute(progress))
+    finally:
+        guard.remove(before)
+    if found:
+        print(guard.told(found), file=sys.stderr)
+        sys.exit(guard.EXIT_BLOCKED)
+    return report
 
 
 def _land(cache: Path, database: Path) -> None:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import fcntl
-import gc
 import os
-import platform
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from leakgrid import __version__
 from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.cells import DoneCells, seal_records
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.asking import AskCounts, Asker
 from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.history import History, only_run
 from leakgrid.jobs.plan import Plan, Todo
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.routes import Ways, open_ways
@@ -35,7 +30,6 @@ from leakgrid.outcomes import (
     EXIT_OK,
     EXIT_OPEN_CELLS,
     CacheError,
-    InputError,
     LaneStopped,
     Outcome,
 )
@@ -43,7 +37,6 @@ from leakgrid.providers.servers import Server
 from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
-GC_THRESHOLDS = (20_000, 20, 50)
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -79,7 +72,7 @@ class Run:
         self._fatal: CacheError | None = None
         self._interrupts = 0
         self._work: asyncio.Task[None] | None = None
-        self._ways: Ways
+        self._ways: Ways | None = None
         self._told: list[str] = []
 
     # --- life ---------------------------------------------------------------------------------
@@ -88,11 +81,6 @@ class Run:
         """Run every open cell. Raises CacheError, ServerDown or JobError; the rest is reported."""
         began = time.monotonic()
         loop = asyncio.get_running_loop()
-        # Items and plan live as long as the run: the collector need not look at them again. And
-        # hundreds of cells are under way at any time, so its usual 700 objects are soon reached.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, number)
         try:
@@ -109,9 +97,10 @@ class Run:
                         room_bytes=RECORDS_ROOM_BYTES,
                     )
                 )
-                self._events = await stack.enter_async_context(Journal(self.cache / "runs"))
+                events = await stack.enter_async_context(Journal(self.cache / "runs"))
+                self._history = History(events, self.plan, self.cache, self._id)
                 self._told += self._answers.notices
-                await self._start()
+                await self._history.start()
                 report = await self._through_lanes(progress, began)
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -142,7 +131,7 @@ class Run:
                 for helper in helpers:
                     helper.cancel()
             report = self._report(began)
-            await self._end(report)
+            await self._history.end(report)
             return report
 
     async def _all_cells(self) -> None:
@@ -154,6 +143,7 @@ class Run:
         await self._records.flush()
 
     async def _worker(self, cells: Iterator[Todo]) -> None:
+        assert self._ways is not None
         routes, ask = self._ways.routes, self._asker.ask
         for todo in cells:
             if any(routes[name].lane.stopped for name in todo.column.models):
@@ -197,7 +187,7 @@ class Run:
             self._work.cancel()
 
     def _stop_lanes(self, why: str) -> None:
-        if hasattr(self, "_ways"):
+        if self._ways is not None:
             for lane in self._ways.lanes:
                 lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
 
@@ -235,52 +225,6 @@ class Run:
             }
         )
 
-    async def _event(self, event: str, payload: Any) -> None:
-        row = {
-            "event": event,
-            "run": self._id,
-            "job": self.plan.job.name,
-            "ts": time.time(),
-            "payload": orjson.dumps(payload).decode(),
-        }
-        self._events.append_soon(orjson.dumps(row))
-        await self._events.flush()
-
-    async def _start(self) -> None:
-        state = await asyncio.to_thread(git_state, self.plan.job.home)
-        await self._event(
-            "start",
-            {
-                "job_file": str(self.plan.job.path),
-                "argv": sys.argv,
-                "git": state,
-                "versions": {"leakgrid": __version__, "python": platform.python_version()},
-                "started": _now(),
-            },
-        )
-        described = self.plan.described()
-        note = self.cache / "plans" / f"{self.plan.job.name}.id"
-        if not note.exists() or note.read_text() != described["plan_id"]:
-            await self._event("plan", described)
-            note.parent.mkdir(exist_ok=True)
-            note.write_text(described["plan_id"])
-
-    async def _end(self, report: RunReport) -> None:
-        await self._event("lanes", {lane.name: asdict(lane) for lane in report.lanes})
-        await self._event(
-            "end",
-            {
-                "exit_code": report.exit_code,
-                "ended": _now(),
-                "sent": report.counts.sent,
-                "answered_from_cache": report.counts.from_cache + report.counts.joined,
-                "cells_done": report.done,
-                "cells_open": self.todo - report.done,
-                "spend_usd": report.usd,
-                "seconds": report.seconds,
-            },
-        )
-
     async def _budget(self) -> Budget | None:
         limit = self.plan.job.budget_usd
         if limit is None:
@@ -292,10 +236,12 @@ class Run:
 
     def lanes(self) -> tuple[LaneStatistics, ...]:
         """The lanes at this moment."""
-        return tuple(lane.statistics() for lane in self._ways.lanes)
+        lanes = self._ways.lanes if self._ways is not None else ()
+        return tuple(lane.statistics() for lane in lanes)
 
     def _report(self, began: float) -> RunReport:
         lanes = self.lanes()
+        assert self._ways is not None
         stopped = [lane.stopped for lane in self._ways.lanes if lane.stopped is not None]
         if self._interrupts:
             code = 130
@@ -326,51 +272,3 @@ class Run:
             seconds=time.monotonic() - began,
             told=tuple(self._told),
         )
-
-
-@contextlib.contextmanager
-def only_run(cache: Path, job: str) -> Iterator[None]:
-    """Hold the lock of a job: two runs of one job would pay for the same calls twice.
-
-    Raises InputError when another process holds it.
-    """
-    folder = cache / "locks"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / f"{job}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise CacheError(f"{folder}: cannot be written ({error.strerror})") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.pread(descriptor, 20, 0).decode() or "?"
-        os.close(descriptor)
-        raise InputError(
-            f"job {job} is already running (process {holder}) with the cache {cache}; wait for "
-            "it, or stop it with Ctrl-C and run again"
-        ) from None
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def git_state(folder: Path) -> dict[str, Any]:
-    """Commit and whether the tree is dirty; empty values outside a repository."""
-
-    def ask(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip()
-
-    try:
-        return {"commit": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
-    except OSError:
-        return {"commit": "", "dirty": False}
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

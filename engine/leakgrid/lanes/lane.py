@@ -18,6 +18,7 @@ from leakgrid.types import Price
 START_CONCURRENCY = 32
 MOST_CONCURRENCY = 1000
 FOLLOW_EVERY = 16
+LOST_IN_A_ROW = 25
 
 _STOP = {
     Outcome.AUTH: "the server refuses the key: check that it is set, valid, and allowed this model",
@@ -73,6 +74,7 @@ class Lane:
         self.dispatch = self._admission.dispatch
         self.stop = self._admission.stop
         self._answered = self._unpriced = 0
+        self._lost_row = 0
         self._outcomes: dict[str, int] = {}
         self._in_tokens = self._out_tokens = 0
         self._usd = 0.0
@@ -118,6 +120,7 @@ class Lane:
             self._admission.let_in()
             tries[outcome] = tries.get(outcome, 0) + 1
             if tries[outcome] >= MOST_ATTEMPTS[outcome]:
+                self._count_lost(reading)
                 return attempt
             wait = backoff(sum(tries.values())) * self._patience
             await asyncio.sleep(max(wait, reading.wait_s or 0.0))
@@ -160,6 +163,7 @@ class Lane:
 
     def _learn(self, parcel: Parcel, exchange: Exchange, reading: Reading) -> None:
         self._answered += 1
+        self._lost_row = 0
         self._admission.succeeded()
         usage = reading.usage
         self._estimator.learn(len(parcel.body), parcel.role, usage.input, usage.output)
@@ -181,6 +185,17 @@ class Lane:
         succeeded = any(self._outcomes.get(kept) for kept in KEPT - {Outcome.INVALID})
         if self._admission.rejected >= UNPROVEN and not succeeded:
             self._stop_for(reading)
+
+    def _count_lost(self, reading: Reading) -> None:
+        """A call failed in all its attempts; when nothing else happens, the server is down."""
+        self._lost_row += 1
+        if self._lost_row >= LOST_IN_A_ROW:
+            told = (
+                f"lane {self.name}: the last {LOST_IN_A_ROW} calls failed in all their attempts; "
+                f"the server seems to be down ({reading.error}). Run the same command again "
+                "when it is up"
+            )
+            self.stop(LaneStopped(self.name, reading.outcome, told))
 
     def _stop_for(self, reading: Reading) -> None:
         told = f"lane {self.name}: {_STOP[reading.outcome]} ({reading.error})"

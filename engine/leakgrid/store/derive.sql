@@ -13,7 +13,7 @@ SELECT * EXCLUDE (kind, ts, returned, finish), make_timestamp((ts * 1e6)::BIGINT
 FROM answers WHERE kind = 'attempt'
 
 --> reply < records
-SELECT * EXCLUDE (verdicts, calls, ts, reply_outcome, extra), reply_outcome AS outcome,
+SELECT * EXCLUDE (verdicts, ratings, calls, ts, reply_outcome, extra), reply_outcome AS outcome,
        TRY_CAST(extra AS JSON) AS extra, make_timestamp((ts * 1e6)::BIGINT) AS ts
 FROM records
 
@@ -21,6 +21,12 @@ FROM records
 SELECT stem, ordinal, column_id, item, digest, v.position, unnest(v.said)
 FROM (SELECT stem, ordinal, column_id, item, digest,
              unnest(list_transform(verdicts, lambda x, i: {'position': i, 'said': x})) AS v
+      FROM records)
+
+--> rating < records
+SELECT stem, ordinal, column_id, item, digest, r.position, unnest(r.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(ratings, lambda x, i: {'position': i, 'said': x})) AS r
       FROM records)
 
 --> call < records

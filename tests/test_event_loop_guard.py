@@ -1,0 +1,50 @@
+"""The guard that watches every other test does see a held loop, and only a held one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from leakgrid.jobs import guard
+
+
+def blocks(work: Callable[[], object], most_s: float = 0.05) -> list[guard.Block]:
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(work)
+        await asyncio.sleep(0.01)
+
+    found: list[guard.Block] = []
+    before = guard.install(most_s, found)
+    try:
+        asyncio.run(main())
+    finally:
+        guard.remove(before)
+    return found
+
+
+def spin() -> None:
+    end = time.thread_time() + 0.12
+    while time.thread_time() < end:
+        pass
+
+
+@pytest.mark.may_block
+@pytest.mark.parametrize("work", [spin, lambda: time.sleep(0.12)])
+def test_a_held_loop_is_noticed(work: Callable[[], object]) -> None:
+    (block,) = blocks(work)
+    assert block.wall_s >= 0.12
+    assert "blocked" in guard.told([block])
+
+
+@pytest.mark.may_block
+def test_short_callbacks_are_not() -> None:
+    assert blocks(lambda: time.sleep(0.001), most_s=1.0) == []
+
+
+def test_removing_it_leaves_asyncio_as_it_was() -> None:
+    before = asyncio.events.Handle._run
+    guard.remove(guard.install(1.0, []))
+    assert asyncio.events.Handle._run is before
