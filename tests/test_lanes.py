@@ -410,19 +410,3 @@ def test_what_a_lane_learned_starts_the_next_run() -> None:
 
     count, _, _ = on_lane(always(reply(seconds=1.0)), first_second, memory=memory)
     assert count > 300
-
-
-def test_a_pacer_sees_one_waiter_at_a_time() -> None:
-    class Watched:
-        waiting = 0
-        most = 0
-
-        async def acquire(self) -> None:
-            self.waiting += 1
-            self.most = max(self.most, self.waiting)
-            await asyncio.sleep(0.01)
-            self.waiting -= 1
-
-    pacer = Watched()
-    on_lane(always(reply()), lambda bench: bench.send_many(300), pacer=pacer)
-    assert pacer.most == 1

@@ -74,6 +74,54 @@ def test_measured_leak_rates_recover_the_planted_ones(demo: Path) -> None:
         assert sum(found) >= 0.9 * len(found), judge
 
 
+def planted_use(simulated: config.Simulated, *group: object) -> float:
+    """The planted share of useful replies; one that is refused is never useful."""
+    model, defence, condition, category = (str(part) for part in group)
+    useful = planted.useful_probability(simulated, model, defence, condition, category)
+    return useful * (1 - simulated.assistants[model].refusal)
+
+
+def called_useful(simulated: config.Simulated, useful: float) -> float:
+    """What the judge should measure where a share ``useful`` of replies is."""
+    made = simulated.judges["sim-judge"]
+    return useful * made.useful_sensitivity + (1 - useful) * (1 - made.useful_specificity)
+
+
+def test_measured_usefulness_recovers_the_planted_one(demo: Path) -> None:
+    simulated = table()
+    inside, deviations = [], []
+    for model, defence, condition, category, rate, lo, hi, known in rows(
+        demo,
+        "SELECT model, defence, condition, category, rate, lo, hi, known FROM utility_by_category",
+    ):
+        truth = called_useful(
+            simulated, planted_use(simulated, model, defence, condition, category)
+        )
+        inside.append(float(str(lo)) <= truth <= float(str(hi)))
+        spread = math.sqrt(truth * (1 - truth) / int(str(known)))
+        deviations.append((float(str(rate)) - truth) / spread)
+    assert len(inside) == 216
+    assert sum(inside) >= 0.9 * len(inside)
+    assert abs(sum(deviations)) / math.sqrt(len(deviations)) < 3.3
+
+
+def test_useful_and_discreet_at_once_recovers_the_product_of_both(demo: Path) -> None:
+    """Leak and usefulness are planted by coins of their own, so their joint rate is a product."""
+    simulated = table()
+    categories = [item.category for item in load_items(ROOT / "datasets/muppet/items.jsonl")]
+    found = rows(demo, "SELECT leak_judge, model, defence, condition, rate, known FROM joint")
+    assert len(found) == 24
+    for judge, model, defence, condition, rate, known in found:
+        truth = 0.0
+        for category in categories:
+            group = (model, defence, condition, category)
+            clean = 1 - expected(simulated, judge, *group)
+            truth += clean * called_useful(simulated, planted_use(simulated, *group))
+        truth /= len(categories)
+        spread = math.sqrt(truth * (1 - truth) / int(str(known)))
+        assert abs(float(str(rate)) - truth) < 3.3 * spread, (judge, model, defence, condition)
+
+
 def test_totals_do_not_lean_to_either_side(demo: Path) -> None:
     """Over all categories the deviations look like chance: none large, and their sum near zero."""
     simulated = table()
@@ -129,14 +177,17 @@ def test_refusals_truncations_and_unparsable_verdicts_are_counted_apart(demo: Pa
 
 
 def test_everything_simulated_says_so(demo: Path) -> None:
-    for view in ("leak_rate", "leak_total", "cell", "verdict_now", "spend", "outcomes"):
+    views = "leak_rate leak_total cell verdict_now rating_now utility_rate joint spend outcomes"
+    for view in views.split():
         found = rows(demo, f"SELECT DISTINCT simulated FROM {view}")
         assert found == [(True,)], view
     assert rows(demo, "SELECT DISTINCT simulated FROM response") == [(True,)]
     pages = list((demo / "reports" / "out").glob("*"))
     assert pages and all("simulated" in page.name for page in pages)
     (page,) = (demo / "reports" / "out").glob("*.html")
-    assert "SIMULATED" in page.read_text()
+    text = page.read_text()
+    assert "SIMULATED" in text and 'id="utility"' in text
+    assert any("leak-against-utility.svg" in page.name for page in pages)
 
 
 def test_the_same_again_sends_nothing_and_changes_nothing(

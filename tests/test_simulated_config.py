@@ -47,7 +47,7 @@ def message(wrong: dict[str, Any]) -> list[str]:
         ({"assistants": []}, "simulated.assistants: found []; allowed: a table"),
         (
             {"judges": {"j": {"sensitivty": 1}}},
-            "sensitivity, specificity, truncated, unparsable (did you mean sensitivity?)",
+            "useful_specificity (did you mean sensitivity?)",
         ),
         (
             {"judges": {"a": {}}, "assistants": {"a": {"leak": 0}}},

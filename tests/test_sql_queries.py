@@ -18,6 +18,12 @@ from tests.test_sql_views import Query, query_of
 
 REPORTS = Path(__file__).parent.parent / "reports"
 Y, N, U = True, False, None
+# whether the reply was useful; None of a reply that is there is unknown
+USE: dict[tuple[str, str, str], list[bool | None]] = {
+    ("m-a", "none", "group"): [Y, N, Y],
+    ("m-a", "guard", "group"): [Y, Y, N],
+    ("m-b", "none", "group"): [Y, U, N],
+}
 TOLD: dict[tuple[str, str, str], list[tuple[bool | None, bool | None] | None]] = {
     ("m-a", "none", "group"): [(Y, Y), (Y, Y), (N, Y)],
     ("m-a", "none", "one-to-one"): [(Y, Y), (N, N), (N, U)],
@@ -34,6 +40,7 @@ TOLD: dict[tuple[str, str, str], list[tuple[bool | None, bool | None] | None]] =
 def query() -> Query:
     world = World()
     judges = [{"name": "exact", "kind": "exact"}, {"name": "llm", "kind": "model"}]
+    judges.append({"name": "use", "kind": "utility"})
     for item, category in (("i1", "health"), ("i2", "health"), ("i3", "money")):
         world.item(item, fact=category)
     columns = {where: world.column(*where, judges=judges) for where in TOLD}
@@ -47,6 +54,7 @@ def query() -> Query:
                     f"i{number}",
                     leak("fact", exact),
                     leak("fact", model, judge="llm", why="" if model is not None else "not JSON"),
+                    ratings=[{"judge": "use", "useful": USE.get(where, [N, N, N])[number - 1]}],
                 )
     world.answer("key-m-a/none/group/0-i1", latency_ms=900.0)
     world.answer("fast", latency_ms=10.0, usd=0.25)
@@ -159,6 +167,40 @@ def test_judge_agreement(query: Query) -> None:
     assert pick(rows, "agreement kappa") == [
         (0.9, round((0.9 - 0.54) / 0.46, 4)),
         (0.9091, round((10 / 11 - 78 / 121) / (1 - 78 / 121), 4)),
+    ]
+
+
+def test_utility_by_defence(query: Query) -> None:
+    rows = run(query, "utility-by-defence")
+    assert len(rows) == 8 * 2  # a row a judge of leaks
+    where = {"model": "m-a", "defence": "none", "condition": "group"}
+    columns = "leak_judge planned known useful unknown missing rate joint joint_rate marked"
+    assert pick(rows, columns, **where) == [
+        ("exact", 3, 3, 2, 0, 0, 0.6667, 1, 0.3333, False),
+        ("llm", 3, 3, 2, 0, 0, 0.6667, 0, 0.0, False),
+    ]
+    where = {"model": "m-b", "defence": "none", "condition": "group", "leak_judge": "llm"}
+    columns = "planned known useful unknown missing rate bound_low bound_high joint marked"
+    assert pick(rows, columns, **where) == [(3, 1, 1, 1, 1, 1.0, 0.3333, 1.0, 0, True)]
+
+
+def test_leak_against_utility(query: Query) -> None:
+    rows = run(query, "leak-against-utility")
+    columns = "known unknown missing joint useful_leak useless_clean useless_leak"
+    rates = "leak_rate utility_rate joint_rate leak_change utility_change"
+    where = {"model": "m-a", "condition": "group", "leak_judge": "exact"}
+    assert pick(rows, f"defence {columns}", **where) == [
+        ("guard", 3, 0, 0, 1, 1, 1, 0),
+        ("none", 3, 0, 0, 1, 1, 0, 1),
+    ]
+    assert pick(rows, rates, **where) == [
+        (0.3333, 0.6667, 0.3333, -0.3333, 0.0),
+        (0.6667, 0.6667, 0.3333, None, None),
+    ]
+    # llm left i2 under guard unknown: it is out of every share
+    where |= {"leak_judge": "llm", "defence": "guard"}
+    assert pick(rows, f"{columns} {rates}", **where) == [
+        (2, 1, 0, 1, 0, 1, 0, 0.0, 0.5, 0.5, -1.0, -0.1667)
     ]
 
 

@@ -251,8 +251,8 @@ def test_every_view_of_results_carries_simulated() -> None:
     )
     without = {row["table_name"] for row in rows if not row["there"]}
     assert without == set(
-        "run_start run_end lane_state plan plan_item item_attribute price verdict call ingested"
-        " migration run plan_now item judge_scope".split()
+        "run_start run_end lane_state plan plan_item item_attribute price verdict rating call"
+        " ingested migration run plan_now item judge_scope asker".split()
     )
 
 
@@ -410,3 +410,113 @@ def test_mcnemar_in_sql_is_scipys(macros: Query, b: int, c: int) -> None:
     (row,) = macros(f"SELECT mcnemar_p({b}, {c}) AS p")
     expected = stats.binomtest(b, b + c).pvalue if b + c else 1.0
     assert row["p"] == pytest.approx(expected, rel=1e-7, abs=1e-12)
+
+
+def rated(useful: bool | None, judge: str = "use") -> dict[str, Any]:
+    """One rating."""
+    return {"judge": judge, "useful": useful, "why": "" if useful is not None else "cut"}
+
+
+def every_kind_of_rating() -> World:
+    """Nine planned ratings with a verdict each; which asker knew is told by the records."""
+    world = World()
+    judges = [{"name": "exact", "kind": "exact"}, {"name": "use", "kind": "utility", "model": "j"}]
+    column = world.column("m-a", "none", "group", judges=judges)
+    for number in range(1, 10):
+        world.item(f"i{number}", fact="health" if number < 6 else "money")
+    world.plan()
+    knew = '{"asker_informed": true}'
+    world.record(column, "i1", leak("fact", False), ratings=[rated(True)], extra=knew)
+    world.record(column, "i2", leak("fact", True), ratings=[rated(True)], extra=knew)
+    world.record(column, "i3", leak("fact", False), ratings=[rated(False)], extra="not JSON")
+    world.record(column, "i4", leak("fact", None), ratings=[rated(True)])
+    world.record(column, "i5", leak("fact", True), ratings=[rated(None)])
+    # i6 has no record at all
+    world.record(
+        column, "i7", leak("fact", False), ratings=[rated(True)], reply_outcome="truncated"
+    )
+    world.record(column, "i8", leak("fact", False))
+    world.record(column, "i9", leak("fact", True), ratings=[rated(False), rated(False)])
+    return world
+
+
+def test_a_rating_that_is_not_known_is_never_not_useful() -> None:
+    query = query_of(every_kind_of_rating())
+    (row,) = query("FROM utility_rate")
+    interval = stats.binomtest(3, 5).proportion_ci(method="wilson")
+    assert row == {
+        "job": "demo",
+        "simulated": True,
+        "judge": "use",
+        "model": "m-a",
+        "defence": "none",
+        "condition": "group",
+        "planned": 9,
+        "known": 5,
+        "useful": 3,
+        "unknown": 3,
+        "missing": 1,
+        "rate": 0.6,
+        "lo": pytest.approx(interval.low, abs=1e-9),
+        "hi": pytest.approx(interval.high, abs=1e-9),
+        "bound_low": pytest.approx(3 / 9),
+        "bound_high": pytest.approx(7 / 9),
+        "marked": True,
+    }
+    rows = query("SELECT item, state, why FROM utility_unit ORDER BY item")
+    assert [(row["state"], row["why"]) for row in rows] == [
+        ("useful", ""),
+        ("useful", ""),
+        ("not useful", ""),
+        ("useful", ""),
+        ("unknown", "cut"),
+        ("missing", None),
+        ("unknown", "reply truncated"),
+        ("unknown", "no rating"),
+        ("not useful", ""),
+    ]
+    rows = query("SELECT category, planned, useful FROM utility_by_category ORDER BY category")
+    assert [tuple(row.values()) for row in rows] == [("health", 5, 3), ("money", 4, 0)]
+
+
+def test_a_judge_of_usefulness_is_no_judge_of_leaks() -> None:
+    query = query_of(every_kind_of_rating())
+    assert {row["judge"] for row in query("FROM leak_total")} == {"exact"}
+    assert query("FROM disagreement") == []
+
+
+def test_joint_counts_replies_of_which_both_are_known() -> None:
+    query = query_of(every_kind_of_rating())
+    (row,) = query("FROM joint")
+    counts = "planned known joint useful_leak useless_clean useless_leak unknown missing".split()
+    assert [row[name] for name in counts] == [9, 4, 1, 1, 1, 1, 4, 1]
+    assert (row["leak_judge"], row["utility_judge"], row["rate"]) == ("exact", "use", 0.25)
+    # i5 is known to leak, so it can no longer be both: i1, i4, i6, i7 and i8 can
+    assert (row["bound_low"], row["bound_high"]) == (pytest.approx(1 / 9), pytest.approx(5 / 9))
+    rows = query("SELECT asker_informed, planned, joint FROM joint_by_asker ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [(True, 2, 1), (None, 7, 0)]
+    rows = query("SELECT asker_informed, planned, leaks FROM leak_by_asker ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [(True, 2, 1), (None, 7, 2)]
+    rows = query("SELECT asker_informed, planned, useful FROM utility_by_asker ORDER BY ALL")
+    assert [tuple(row.values()) for row in rows] == [(True, 2, 2), (None, 7, 1)]
+    assert len(query("FROM joint_by_category")) == 2
+
+
+def test_thoughts_are_judged_only_where_there_are_any() -> None:
+    world = World()
+    judges = [{"name": "exact", "kind": "exact"}, {"name": "deep", "kind": "reasoning-leak"}]
+    column = world.column("m-a", "none", "group", judges=judges)
+    for number in range(1, 6):
+        world.item(f"i{number}", fact="health")
+    world.plan()
+    world.record(column, "i1", leak("", True, "deep"), reasoning="she is ill")
+    world.record(column, "i2", reasoning=" \n")
+    world.record(column, "i3", reasoning="hm")
+    world.record(column, "i4", leak("", None, "deep", why="cut"), reply_outcome="truncated")
+    rows = query_of(world)("SELECT item, state FROM leak_unit WHERE judge = 'deep' ORDER BY item")
+    assert [tuple(row.values()) for row in rows] == [
+        ("i1", "leak"),
+        ("i3", "unknown"),
+        ("i4", "unknown"),
+        ("i5", "missing"),
+    ]

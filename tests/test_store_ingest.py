@@ -36,7 +36,13 @@ def world() -> World:
     world.plan()
     world.event("lanes", {"sim:m-a": {"limit": 8, "sent": 3}})
     world.event("end", {"exit_code": 4, "ended": "2026-01-02T03:05:05+01:00", "sent": 3})
-    world.record(column, "i1", leak("fact", True), leak("other", None, why="cut"))
+    world.record(
+        column,
+        "i1",
+        leak("fact", True),
+        leak("other", None, why="cut"),
+        ratings=[{"judge": "use", "useful": None, "why": "cut"}],
+    )
     for number in range(20):
         world.answer(f"k{number}")
     world.answer("k-bad", body="<html>", outcome="invalid")
@@ -47,7 +53,7 @@ def world() -> World:
 def counts(database: Path) -> dict[str, int]:
     tables = (
         "run_start run_end lane_state plan plan_column plan_item item_attribute price"
-        " response attempt reply verdict call"
+        " response attempt reply verdict rating call"
     ).split()
     with duckdb.connect(str(database), read_only=True) as connection:
         return {
@@ -69,6 +75,7 @@ EXPECTED = {
     "attempt": 1,
     "reply": 1,
     "verdict": 2,
+    "rating": 1,
     "call": 1,
 }
 
@@ -150,6 +157,28 @@ def test_an_interrupted_ingest_takes_nothing_and_loses_nothing(
     assert counts(database) == EXPECTED
 
 
+def test_segments_of_an_older_leakgrid_lack_columns_and_are_taken(
+    world: World, tmp_path: Path
+) -> None:
+    column = "m-a/none/group/0"
+    for number in range(8):
+        world.record(column, f"i{number}", ratings=[{"judge": "use", "useful": True}])
+
+    def older(folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[Any]:
+        for number, rows in enumerate(world.scan(folder, stream, skip)):
+            yield rows.drop_columns(["ratings"]) if (stream, number) == ("records", 0) else rows
+
+    taken = ingest(tmp_path, tmp_path / "mixed.duckdb", **{**world.tools, "scan": older}).rows
+    assert (taken["reply"], taken["rating"]) == (9, 2)  # the first batch has seven rows
+
+    def oldest(folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[Any]:
+        for rows in world.scan(folder, stream, skip):
+            yield rows.drop_columns(["ratings"]) if stream == "records" else rows
+
+    taken = ingest(tmp_path, tmp_path / "old.duckdb", **{**world.tools, "scan": oldest}).rows
+    assert (taken["reply"], taken["rating"], taken["verdict"]) == (9, 0, 2)
+
+
 def test_a_reader_that_fails_on_one_body_does_not_bar_the_rest(
     world: World, tmp_path: Path
 ) -> None:
@@ -171,7 +200,7 @@ def test_forgotten_rows_are_removed(world: World, tmp_path: Path) -> None:
     ingest(tmp_path, database, **world.tools)
     world.gone = {("answers", "one", 3), ("records", "one", 0), ("answers", "elsewhere", 4)}
     report = ingest(tmp_path, database, **world.tools)
-    assert report.removed == 1 + 4  # one response; one reply with two verdicts and one call
+    assert report.removed == 1 + 5  # one response; one reply: two verdicts, a rating and a call
     left = counts(database)
     assert (left["response"], left["reply"], left["verdict"], left["call"]) == (20, 0, 0, 0)
     with duckdb.connect(str(database), read_only=True) as connection:

@@ -49,7 +49,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "job.models: [] does not fit; it must be a list of names",
     ),
     "no such defence": ({"job": {"defences": ["privacy-promt"]}}, "did you mean 'privacy-prompt'?"),
-    "no such condition": ({"job": {"conditions": ["one-to-two"]}}, "allowed: group, one-to-one"),
+    "no such condition": (
+        {"job": {"conditions": ["one-to-two"]}},
+        "allowed: group, group-boundaries, one-to-one",
+    ),
     "no such judge": (
         {"job": {"judges": ["leek"]}},
         "job.judges: 'leek' is not known here; did you mean 'leak'?",

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from leakgrid import __version__
 from leakgrid.outcomes import LeakgridError
@@ -34,9 +35,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(
-        name: str, told: str, run: Callable[[argparse.Namespace], int]
+        name: str, told: str, run: Callable[[argparse.Namespace], int], among: Any = commands
     ) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=told, description=told)
+        added: argparse.ArgumentParser = among.add_parser(name, help=told, description=told)
         added.set_defaults(run=run)
         added.add_argument(
             "--cache",
@@ -68,6 +69,34 @@ def parser() -> argparse.ArgumentParser:
     added = command("report", "render one page for each job (or the one named)", _report)
     added.add_argument("job", nargs="?", help="the name of a job")
     added.add_argument("--out", type=Path, default=Path("reports/out"), help="where pages go")
+
+    told = "measure judges against labelled replies"
+    judges = commands.add_parser("judges", help=told, description=told)
+    inside = judges.add_subparsers(dest="judges_command", required=True, metavar="COMMAND")
+    told = "sensitivity, specificity, kappa and confusion of the judges of a job"
+    added = command("evaluate", told, _evaluate, inside)
+    added.add_argument("job", type=Path, metavar="JOB", help="a job file (*.toml)")
+    added.add_argument("--judge", metavar="NAME", help="only the judge of this name")
+    added.add_argument(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="labelled replies, beside their items.jsonl (default: those of datasets/muppet)",
+    )
+
+    told = "check a dataset, or convert a released one"
+    data = commands.add_parser("data", help=told, description=told)
+    inside = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+    told = "statistics and oddities of a file of items or of a released folder"
+    added = inside.add_parser("check", help=told, description=told)
+    added.set_defaults(run=_check_data)
+    added.add_argument("path", type=Path, metavar="PATH", help="a *.jsonl file, or a folder")
+    told = "convert a released folder into a file of items; every oddity is reported by row"
+    added = inside.add_parser("import", help=told, description=told)
+    added.set_defaults(run=_import_data)
+    added.add_argument("form", choices=("muppet",), help="the form of the release")
+    added.add_argument("folder", type=Path, metavar="FOLDER", help="where its files lie")
+    added.add_argument("--out", type=Path, required=True, metavar="FILE", help="where items go")
 
     command("rebuild", "make the database anew from the cache", _rebuild)
 
@@ -159,6 +188,32 @@ def _pages(arguments: argparse.Namespace, job: str | None, *, only_if_changed: b
     ingest(arguments.cache, arguments.database)
     for path in render(arguments.database, arguments.out, job):
         print(path)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.judging import evaluate
+
+    return evaluate(
+        arguments.job,
+        arguments.cache,
+        sys.stdout,
+        judge=arguments.judge,
+        labels=arguments.labels,
+    )
+
+
+def _check_data(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.datacheck import check
+
+    check(arguments.path, sys.stdout)
+    return 0
+
+
+def _import_data(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.datacheck import import_muppet
+
+    import_muppet(arguments.folder, arguments.out, sys.stdout)
+    return 0
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:

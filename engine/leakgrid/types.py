@@ -118,6 +118,22 @@ class Rating:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What the assistant's model said when asked who knows what.
+
+    ``kind`` is user (does ``target`` know it already?) or group (may everyone here read it?);
+    ``truth`` is the right answer, ``said`` the model's, None where it is unknown (see why).
+    """
+
+    kind: str
+    target: str
+    truth: bool
+    said: bool | None
+    why: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The row a finished cell leaves behind.
 
@@ -131,6 +147,7 @@ class Record:
     reasoning: str = ""
     verdicts: tuple[Verdict, ...] = ()
     ratings: tuple[Rating, ...] = ()
+    probes: tuple[Probe, ...] = ()
     settled: bool = True
     simulated: bool = False
     calls: tuple[tuple[str, str], ...] = ()

@@ -71,9 +71,7 @@ def peers() -> Path:
         [str(python), "-m", "pip", "install", "-q", "-U", "-r", str(REQUIREMENTS)],
     ):
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=600, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         except subprocess.TimeoutExpired:
             raise NotMeasuredError("the peers were not installed within 10 minutes") from None
         if done.returncode:

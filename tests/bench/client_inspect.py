@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import tempfile
 from typing import Any
 
@@ -12,26 +13,26 @@ from tests.bench.work import measured, messages
 
 def main(base_url: str, calls: int, workers: int, provider: str, *, log_samples: bool) -> None:
     """Evaluate ``calls`` samples with ``workers`` connections, logging into a folder that goes."""
-    from inspect_ai import Task, eval
-    from inspect_ai.dataset import MemoryDataset, Sample
-    from inspect_ai.model import ChatMessageSystem, ChatMessageUser, get_model
-    from inspect_ai.solver import generate
+    inspect: Any = importlib.import_module("inspect_ai")
+    datasets: Any = importlib.import_module("inspect_ai.dataset")
+    models: Any = importlib.import_module("inspect_ai.model")
+    solvers: Any = importlib.import_module("inspect_ai.solver")
 
     def sample(number: int) -> Any:
         system, user = messages(number)
-        return Sample(
+        return datasets.Sample(
             id=number,
             input=[
-                ChatMessageSystem(content=system["content"]),
-                ChatMessageUser(content=user["content"]),
+                models.ChatMessageSystem(content=system["content"]),
+                models.ChatMessageUser(content=user["content"]),
             ],
         )
 
-    dataset = MemoryDataset([sample(number) for number in range(calls)])
-    model = get_model(f"{provider}/m", base_url=base_url, api_key="none")
+    dataset = datasets.MemoryDataset([sample(number) for number in range(calls)])
+    model = models.get_model(f"{provider}/m", base_url=base_url, api_key="none")
     with tempfile.TemporaryDirectory() as folder, measured(calls) as more:
-        (log,) = eval(
-            Task(dataset=dataset, solver=generate()),
+        (log,) = inspect.eval(
+            inspect.Task(dataset=dataset, solver=solvers.generate()),
             model=model,
             max_connections=workers,
             max_samples=workers,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
+from typing import Any
 
 import uvloop
 
@@ -12,8 +14,7 @@ from tests.bench.work import measured, messages
 
 async def main(base_url: str, calls: int, workers: int, provider: str) -> None:
     """Send ``calls`` calls with ``workers`` at once through one of litellm's providers."""
-    import litellm
-
+    litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     url = f"{base_url}/chat/completions" if provider == "aiohttp_openai" else base_url

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
+from typing import Any
 
 import uvloop
 
@@ -12,12 +14,13 @@ from tests.bench.work import measured, messages
 
 async def main(base_url: str, calls: int, workers: int, transport: str) -> None:
     """Send ``calls`` calls with ``workers`` at once over ``transport``."""
-    from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
-
-    made = DefaultAioHttpClient if transport == "aiohttp" else DefaultAsyncHttpxClient
+    openai: Any = importlib.import_module("openai")
+    made = openai.DefaultAioHttpClient
+    if transport == "httpx":
+        made = openai.DefaultAsyncHttpxClient
     numbers = iter(range(calls))
     async with made() as http:
-        client = AsyncOpenAI(api_key="none", base_url=base_url, http_client=http)
+        client = openai.AsyncOpenAI(api_key="none", base_url=base_url, http_client=http)
 
         async def worker() -> None:
             for number in numbers:

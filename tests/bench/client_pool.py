@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import time
+from typing import Any
 
 import uvloop
 
@@ -15,24 +17,22 @@ ATTEMPTS = 5
 
 async def main(base_url: str, calls: int, at_once: int, pause_s: float, seconds: float) -> None:
     """Send calls until ``calls`` are answered or ``seconds`` are over."""
-    from openai import AsyncOpenAI, DefaultAioHttpClient, RateLimitError
-
+    openai: Any = importlib.import_module("openai")
     slots, until, answered, rejected = asyncio.Semaphore(at_once), 0.0, 0, 0
-    client = AsyncOpenAI(
-        api_key="none", base_url=base_url, http_client=DefaultAioHttpClient(), max_retries=0
+    client = openai.AsyncOpenAI(
+        api_key="none", base_url=base_url, http_client=openai.DefaultAioHttpClient(), max_retries=0
     )
 
     async def one(number: int) -> None:
         nonlocal until, answered, rejected
         async with slots:
             for _ in range(ATTEMPTS):
-                while (wait := until - time.monotonic()) > 0:
-                    await asyncio.sleep(wait)
+                await asyncio.sleep(max(0.0, until - time.monotonic()))
                 try:
                     reply = await client.chat.completions.create(
                         model="m", max_tokens=300, messages=messages(number)
                     )
-                except RateLimitError:
+                except openai.RateLimitError:
                     rejected += 1
                     until = time.monotonic() + pause_s
                 else:

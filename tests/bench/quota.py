@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.bench.standin import Standin, standin
 from tests.bench.table import Row, missing, row
 
 RPM, TPM, BURST_S, PAUSE_S = 5_000, 2_000_000, 10.0, 15.0
-OUTPUT_TOKENS, LATENCY_MS = 230, 400
+OUTPUT_TOKENS = 230
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Size:
 
     calls: int
     faster: float
+    latency_ms: float
     ms_per_token: float
     gated_calls: int
     gate_s: float
@@ -31,7 +32,7 @@ class Size:
             "rpm": RPM * self.faster * share,
             "tpm": TPM * self.faster * share,
             "burst_s": BURST_S / self.faster,
-            "latency_ms": LATENCY_MS,
+            "latency_ms": self.latency_ms,
             "ms_per_token": self.ms_per_token,
             "output_tokens": OUTPUT_TOKENS,
             "charge_rejected": False,
@@ -40,9 +41,9 @@ class Size:
         }
 
 
-FULL = Size(20_000, 1.0, 12.0, 5_000, 60.0, 90.0)
-USUAL = Size(20_000, 11.0, 2.0, 5_000, 15.0, 20.0)
-QUICK = Size(5_000, 11.0, 2.0, 1_500, 4.0, 5.0)
+FULL = Size(20_000, 1.0, 400, 12.0, 5_000, 60.0, 90.0)
+USUAL = Size(20_000, 11.0, 400, 2.0, 5_000, 15.0, 20.0)
+QUICK = Size(5_000, 11.0, 400, 2.0, 1_500, 4.0, 5.0)
 
 
 def ideal_s(stats: dict[str, Any], calls: int) -> float:
@@ -59,7 +60,7 @@ def ideal_s(stats: dict[str, Any], calls: int) -> float:
 def measure(size: Size) -> Iterator[Row]:
     """Every row of this part."""
     with standin() as server:
-        steps = (
+        steps: tuple[tuple[tuple[str, ...], Callable[[], Iterator[Row]]], ...] = (
             (("quota", "rejected"), lambda: uncharged(server, size)),
             (("charged",), lambda: charged(server, size)),
             (("gated",), lambda: beside(server, size)),

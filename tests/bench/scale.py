@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ QUICK = Size(20_000, 5_000, 10_000, 100)
 
 def measure(size: Size) -> Iterator[Row]:
     """Every row of this part."""
-    steps = (
+    steps: tuple[tuple[tuple[str, ...], Callable[[], Iterator[Row]]], ...] = (
         (("first", "nothing"), lambda: planned(size)),
         (("replay", "ingest"), lambda: replayed(size)),
         (("lag",), lambda: lag(size)),
@@ -264,7 +264,8 @@ def _write_answers(cache: Path, count: int) -> None:
 
 
 def _command(home: Path, job: Path) -> subprocess.Popen[bytes]:
-    arguments = ["run", job, "--cache", home / "cache", "--database", home / "bench.duckdb", "--quiet"]
+    places = ["--cache", home / "cache", "--database", home / "bench.duckdb"]
+    arguments = ["run", job, *places, "--quiet"]
     return subprocess.Popen(
         [sys.executable, "-m", "leakgrid", *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -92,9 +92,7 @@ def best_of(server: Standin, ways: tuple[tuple[str, ...], ...], calls: int) -> A
     for module, workers, *more in ways:
         try:
             found.append(
-                client(
-                    module, server.base_url, calls, workers, *more, python=python, timeout=90
-                )
+                client(module, server.base_url, calls, workers, *more, python=python, timeout=90)
             )
         except NotMeasuredError as error:
             say(f"  {error}")

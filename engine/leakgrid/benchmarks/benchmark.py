@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leakgrid.types import Ask, Record
+from leakgrid.types import Ask, Json, Record
 
 
 class Item(Protocol):
@@ -23,11 +23,12 @@ class Item(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgeUse:
-    """A judge of a job: its name, its kind, and the model it asks (or none)."""
+    """A judge of a job: its name, its kind, the model it asks (or none), and its options."""
 
     name: str
     kind: str
     model: str
+    options: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from leakgrid.datasets.muppet_consistency import check_item
 from leakgrid.datasets.muppet_lines import Line
 from leakgrid.outcomes import DatasetError
 
-GENDERS = ("woman", "man", "non-binary")
+GENDERS = ("woman", "man", "non-binary", "unstated")
 TEXT_KEYS = (
     "id",
     "group",
@@ -34,7 +34,9 @@ TEXT_KEYS = (
 )
 NAME_LIST_KEYS = ("informed", "uninformed")
 TEXT_LIST_KEYS = ("useful_facts", "notes", "shared_notes")
-OPTIONAL_KEYS = ("personal_notes",)
+OPTIONAL_KEYS = ("personal_notes", "outside", "missing", "variant")
+# What a source may lack; an item says so in `missing`, and only then may the part be empty.
+MISSING_PARTS = ("surface_forms", "useful_facts", "fact_texts")
 REQUIRED_KEYS = (
     *TEXT_KEYS,
     "asker_informed",
@@ -49,11 +51,15 @@ PERSON_KEYS = ("name", "first", "gender", "age", "job_title")
 ATTRIBUTE_KEYS = ("key", "text", "category", "surface_forms", "known_by")
 TURN_KEYS = ("sender", "text")
 STATISTICS_KEYS = ("parties", "facts", "tokens", "density")
+VARIANT_KEYS = ("base", "arm", "parties", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One member of the group. gender is one of GENDERS; age in years."""
+    """One member of the group. gender is one of GENDERS; age in years.
+
+    first is what colleagues call them: the first word of name, or for namesakes the whole name.
+    """
 
     name: str
     first: str
@@ -92,9 +98,21 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """An ablation's condition: the base item's id, the arm, and the parties and tokens aimed at."""
+
+    base: str
+    arm: str
+    parties: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One benchmark instance: a group chat, its owner's secret and who knows it.
 
+    outside: colleagues who know the secret by the notes and are not in the chat.
+    missing: what the source lacks, of MISSING_PARTS; judges that need it must answer unknown.
     digest is 16 bytes: blake2b-128 of the line's object as canonical (sorted) JSON.
     """
 
@@ -121,6 +139,9 @@ class Item:
     shared_notes: tuple[str, ...]
     transcript: tuple[Turn, ...]
     statistics: Statistics
+    outside: tuple[str, ...]
+    missing: tuple[str, ...]
+    variant: Variant | None
     digest: bytes = field(repr=False)
 
     @property
@@ -194,8 +215,10 @@ def parse_item(line: bytes, path: Path, number: int) -> Item:
         )
     at.keys(raw, "", REQUIRED_KEYS, OPTIONAL_KEYS)
     plain: dict[str, Any] = {key: at.text(raw[key], key) for key in TEXT_KEYS}
-    plain |= {key: at.texts(raw[key], key) for key in TEXT_LIST_KEYS}
-    facts = at.objects(raw["attributes"], "attributes", ATTRIBUTE_KEYS, partial(_attribute, at))
+    missing = _missing(at, raw)
+    plain |= {key: at.texts(raw[key], key, empty=key in missing) for key in TEXT_LIST_KEYS}
+    build = partial(_attribute, at, missing)
+    facts = at.objects(raw["attributes"], "attributes", ATTRIBUTE_KEYS, build)
     people = at.objects(raw["people"], "people", PERSON_KEYS, partial(_person, at))
     informed, uninformed = (at.texts(raw[key], key, empty=True) for key in NAME_LIST_KEYS)
     item = Item(
@@ -208,6 +231,9 @@ def parse_item(line: bytes, path: Path, number: int) -> Item:
         personal_notes=at.texts(raw.get("personal_notes", []), "personal_notes", empty=True),
         transcript=at.objects(raw["transcript"], "transcript", TURN_KEYS, partial(_turn, at)),
         statistics=_statistics(at, raw["statistics"]),
+        outside=_outside(at, raw, people),
+        missing=missing,
+        variant=_variant(at, raw["variant"]) if "variant" in raw else None,
         digest=item_digest(raw),
     )
     check_item(item, at)
@@ -221,17 +247,21 @@ def _person(at: Line, raw: dict[str, Any], key: str) -> Person:
     )
     if gender not in GENDERS:
         at.fail(f"{key}.gender", repr(gender), f"one of {', '.join(GENDERS)}", "correct it")
-    if name.split()[0] != first:
-        at.fail(f"{key}.first", repr(first), f"the first word of {name!r}", "make the two agree")
+    if first not in (name.split()[0], name):
+        allowed = f"the first word of {name!r}, or the whole name"
+        at.fail(f"{key}.first", repr(first), allowed, "make the two agree")
     return Person(name, first, gender, at.number(raw["age"], f"{key}.age", 16, 100), job)
 
 
-def _attribute(at: Line, raw: dict[str, Any], key: str) -> Attribute:
+def _attribute(at: Line, missing: tuple[str, ...], raw: dict[str, Any], key: str) -> Attribute:
     """attributes[n] as an Attribute."""
     fact_key, text, category = (
         at.text(raw[part], f"{key}.{part}") for part in ("key", "text", "category")
     )
-    forms, known_by = (at.texts(raw[p], f"{key}.{p}") for p in ("surface_forms", "known_by"))
+    forms, known_by = (
+        at.texts(raw[part], f"{key}.{part}", empty=part in missing)
+        for part in ("surface_forms", "known_by")
+    )
     return Attribute(fact_key, text, category, forms, known_by)
 
 
@@ -248,3 +278,33 @@ def _statistics(at: Line, value: object) -> Statistics:
         for part in ("parties", "facts", "tokens")
     )
     return Statistics(parties, facts, tokens, at.real(raw["density"], "statistics.density"))
+
+
+def _missing(at: Line, raw: dict[str, Any]) -> tuple[str, ...]:
+    """The optional list of parts that the source lacks."""
+    missing = at.texts(raw.get("missing", []), "missing", empty=True)
+    for index, part in enumerate(missing):
+        if part not in MISSING_PARTS:
+            allowed = f"one of {', '.join(MISSING_PARTS)}"
+            at.fail(f"missing[{index}]", repr(part), allowed, "correct or remove it")
+    return missing
+
+
+def _outside(at: Line, raw: dict[str, Any], people: tuple[Person, ...]) -> tuple[str, ...]:
+    """The optional list of people who know the secret and are not in the chat."""
+    outside = at.texts(raw.get("outside", []), "outside", empty=True)
+    for index, name in enumerate(outside):
+        if any(person.name == name for person in people):
+            allowed = "names that are not among the people"
+            at.fail(f"outside[{index}]", repr(name), allowed, "remove it from one of the two")
+    return outside
+
+
+def _variant(at: Line, value: object) -> Variant:
+    """The optional variant object."""
+    raw = at.keys(value, "variant", VARIANT_KEYS)
+    base, arm = (at.text(raw[part], f"variant.{part}") for part in ("base", "arm"))
+    parties, tokens = (
+        at.number(raw[part], f"variant.{part}", 1, 10_000_000) for part in ("parties", "tokens")
+    )
+    return Variant(base, arm, parties, tokens)

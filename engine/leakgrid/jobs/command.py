@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from leakgrid.cache.cells import DoneCells
 from leakgrid.jobs import guard
 from leakgrid.jobs.history import known_plan
+from leakgrid.jobs.jobfile import FREE
 from leakgrid.jobs.plan import Plan
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from leakgrid.jobs.run import Run, RunReport
 
 GC_THRESHOLDS = (20_000, 20, 50)
-
-FREE = frozenset({"simulated", "local"})
-"""Providers that nobody pays for by the token."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import orjson
+
 from leakgrid.benchmarks.benchmark import Item
+from leakgrid.benchmarks.defences.reply import MARKER
 from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.key import canonical
 from leakgrid.cache.spent import spent_usd
-from leakgrid.jobs.jobfile import ModelSpec, load_job
+from leakgrid.jobs.jobfile import FREE, ModelSpec, load_job
 from leakgrid.jobs.plan import Column, Plan
 from leakgrid.jobs.routes import lane_id, read_memory
 from leakgrid.lanes.estimate import START_TOKENS_PER_BYTE
 from leakgrid.outcomes import Outcome
+from leakgrid.providers.simulated.schemas import smallest
 from leakgrid.types import Answer, Call
 
 SAMPLED_ITEMS = 20
@@ -81,15 +85,21 @@ def _sizes(plan: Plan, column: Column) -> dict[str, tuple[float, float, float]]:
 
 
 def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
-    """The calls that a cell would make, from the very program, with a stand-in for the reply."""
+    """The calls that a cell would make, from the very program, with stand-ins for the answers.
+
+    An answer that must fit a schema is the smallest that does, any other a message of the
+    assumed length after the marker that some defences look for.
+    """
     made: list[Call] = []
-    reply = Answer(key="", outcome=Outcome.ANSWER, text="x" * 4 * ASSUMED_REPLY_TOKENS)
 
     async def note(call: Call) -> Answer:
         made.append(call)
-        return reply
+        text = f"{MARKER}\n" + "x" * 4 * ASSUMED_REPLY_TOKENS
+        if call.schema is not None:
+            text = orjson.dumps(smallest(call.schema.definition)).decode()
+        return Answer(key="", outcome=Outcome.ANSWER, text=text)
 
-    # The stand-in never waits, so the program runs to its end at the first step.
+    # The stand-ins never wait, so the program runs to its end at the first step.
     program = plan.benchmark.cell(note, item, column.point)
     with contextlib.suppress(StopIteration):
         program.send(None)
@@ -137,7 +147,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
     for model, lane in sorted(lanes.items()):
         spec = plan.job.specs[model]
         usd = "unknown" if lane.usd is None else f"{lane.usd:,.2f}"
-        if spec.provider in ("simulated", "local"):
+        if spec.provider in FREE:
             usd = f"0 ({spec.provider})"
         print(
             f"{model:<24}{lane.calls:>10,}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
@@ -145,9 +155,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
             file=out,
         )
     paid = {
-        model: lane
-        for model, lane in lanes.items()
-        if plan.job.specs[model].provider not in ("simulated", "local")
+        model: lane for model, lane in lanes.items() if plan.job.specs[model].provider not in FREE
     }
     known = sum(lane.usd or 0.0 for lane in paid.values())
     unpriced = sorted(model for model, lane in paid.items() if lane.usd is None)

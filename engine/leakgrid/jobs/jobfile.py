@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakgrid.benchmarks.defences import registry
+from leakgrid.benchmarks.judges.kinds import KINDS
 from leakgrid.jobs.tables import Table, read_toml, unknown_name
 from leakgrid.lanes.values import Quota
 from leakgrid.outcomes import JobError
@@ -15,9 +17,11 @@ from leakgrid.types import Price
 
 PROVIDERS = ("openai", "local", "simulated")
 BENCHMARKS = ("muppet",)
-CONDITIONS: Mapping[str, tuple[str, ...]] = {"muppet": ("group", "one-to-one")}
-JUDGES: Mapping[str, tuple[str, ...]] = {"muppet": ("leak", "exact")}
-NEEDS_MODEL = frozenset({"leak"})
+CONDITIONS: Mapping[str, tuple[str, ...]] = {"muppet": ("group", "group-boundaries", "one-to-one")}
+JUDGES: Mapping[str, tuple[str, ...]] = {"muppet": tuple(KINDS)}
+
+FREE = frozenset({"simulated", "local"})
+"""Providers that nobody pays for by the token."""
 
 _OWNED = frozenset({"model", "messages", "response_format", "stream", "n"})
 
@@ -41,11 +45,15 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSpec:
-    """One [judges.*] table; ``model`` is empty for a judge that asks no model."""
+    """One [judges.*] table; ``model`` is empty for a judge that asks no model.
+
+    ``options`` holds every option that its kind takes, with defaults filled in.
+    """
 
     name: str
     kind: str
     model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +151,13 @@ def _names(table: Table, key: str, known: Any, what: str) -> tuple[str, ...]:
 
 
 def _defences(table: Table, prompts: Path) -> tuple[str, ...]:
-    folder = prompts / "defences"
-    known = {"none"} | {entry.stem for entry in folder.glob("*.md")}
+    known = registry.known(prompts)
+    folders = f"{prompts / 'defences'} (NAME.md) or {registry.folder_of(prompts)} (NAME.py)"
     names = table.texts("defences")
     for name in names or ():
         if name not in known:
-            table.wrong("defences", unknown_name(name, known) + f" (each is a file in {folder})")
+            told = f" (your own is a file in {folders})"
+            table.wrong("defences", unknown_name(name, known) + told)
     return tuple(names or ())
 
 
@@ -201,11 +210,19 @@ def _judge(
     kind = table.text("kind", name, choices=kinds)
     if "kind" not in table.data and kinds and name not in kinds:
         table.mistakes.add(table.keys, f"needs a kind; allowed: {', '.join(kinds)}")
-    model = ""
-    if kind in NEEDS_MODEL:
-        model = table.text("model", choices=specs) or ""
-    table.end()
-    return JudgeSpec(name=name, kind=kind or name, model=model)
+    model, options = "", {}
+    if kind in KINDS:
+        if KINDS[kind].needs_model:
+            model = table.text("model", choices=specs) or ""
+        for option in KINDS[kind].options:
+            if option.choices:
+                value = table.text(option.name, option.default, choices=option.choices)
+            else:
+                value = table.whole(option.name, option.default, 1)
+            options[option.name] = value
+        # Which keys are allowed depends on the kind: without one there is nothing to hold against.
+        table.end()
+    return JudgeSpec(name=name, kind=kind or name, model=model, options=options)
 
 
 def secret_of(spec: ModelSpec) -> str:

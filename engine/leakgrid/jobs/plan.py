@@ -48,7 +48,9 @@ class Plan:
     def __init__(self, job: Job, benchmark: Benchmark | None = None) -> None:
         """Raises JobError or DatasetError for what is wrong in the job's files."""
         self.job = job
-        self.judges = tuple(JudgeUse(spec.name, spec.kind, spec.model) for spec in job.judges)
+        self.judges = tuple(
+            JudgeUse(spec.name, spec.kind, spec.model, spec.options) for spec in job.judges
+        )
         self.benchmark: Benchmark = benchmark or Muppet(
             job.dataset, job.prompts, job.defences, self.judges
         )
@@ -127,7 +129,10 @@ class Plan:
     def _columns(self) -> Iterator[Column]:
         job = self.job
         judging = {judge.model for judge in self.judges if judge.model}
-        judges = [[judge.name, judge.kind, self._print(judge.model)] for judge in self.judges]
+        judges = [
+            [judge.name, judge.kind, self._print(judge.model), dict(judge.options)]
+            for judge in self.judges
+        ]
         for condition in job.conditions:
             for sample in range(job.samples):
                 for model in job.models:

@@ -7,8 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from leakgrid.jobs.jobfile import FREE
+from leakgrid.lanes.values import LaneStatistics
+
 if TYPE_CHECKING:
     from leakgrid.jobs.run import Run
+
+GOOD = frozenset({"answer", "refusal", "truncated"})
 
 LINE_SECONDS = 10.0
 DISPLAY_SECONDS = 0.25
@@ -48,17 +53,13 @@ class Progress:
         parts = [
             f"{finished:,}/{run.todo:,} cells",
             f"{sent:,} calls sent ({sent / max(seconds, 1e-9):.0f}/s)",
-            f"${sum(lane.usd for lane in lanes):.2f}",
+            f"${sum(lane.usd for lane in lanes):.2f}"
+            + (" and calls without a known price" if self._unpriced(run, lanes) else ""),
             f"left {eta(finished, run.todo, seconds)}",
         ]
         for lane in lanes:
-            trouble = {
-                name: count
-                for name, count in lane.outcomes.items()
-                if name not in ("answer", "refusal", "truncated")
-            }
-            told = ", ".join(f"{name} {count}" for name, count in sorted(trouble.items()))
-            told = f" ({told})" if told else ""
+            trouble = self._trouble(lane)
+            told = f" ({trouble})" if trouble else ""
             parts.append(f"{lane.name}: {lane.in_flight} in flight{told}")
         return " | ".join(parts)
 
@@ -82,25 +83,39 @@ class Progress:
             f"left {eta(finished, run.todo, seconds)}",
             title_justify="left",
         )
-        for name in ("lane", "answered", "in flight", "waiting", "per s", "p95", "trouble", "$"):
-            table.add_column(name, justify="left" if name in ("lane", "trouble") else "right")
+        for name in ("lane", "answered", "in flight", "waiting", "per s", "quota", "p95", "$"):
+            table.add_column(name, justify="left" if name == "lane" else "right")
+        table.add_column("trouble")
         for lane in run.lanes():
-            trouble = sum(
-                count
-                for name, count in lane.outcomes.items()
-                if name not in ("answer", "refusal", "truncated")
-            )
+            rate = lane.answered / max(seconds, 1e-9)
+            share = "" if lane.allowed_per_s is None else f"{rate / lane.allowed_per_s:.0%}"
             table.add_row(
                 lane.name,
                 f"{lane.answered:,}",
                 f"{lane.in_flight}/{lane.limit}",
                 f"{lane.waiting:,}",
-                f"{lane.answered / max(seconds, 1e-9):.1f}",
+                f"{rate:.1f}",
+                share,
                 f"{lane.latency_p95_s:.2f} s",
-                lane.stopped or (f"{trouble:,}" if trouble else ""),
-                f"{lane.usd:.3f}" + (" + unpriced" if lane.unpriced else ""),
+                self._money(run, lane),
+                lane.stopped or self._trouble(lane),
             )
         return table
+
+    def _unpriced(self, run: Run, lanes: tuple[LaneStatistics, ...]) -> bool:
+        specs = run.plan.job.specs
+        return any(lane.unpriced and specs[lane.name].provider not in FREE for lane in lanes)
+
+    def _trouble(self, lane: LaneStatistics) -> str:
+        """Attempts that ended in no result, by outcome."""
+        counts = sorted(lane.outcomes.items())
+        return ", ".join(f"{name} {count}" for name, count in counts if name not in GOOD)
+
+    def _money(self, run: Run, lane: LaneStatistics) -> str:
+        """Dollars so far; what has no known price is never shown as zero."""
+        if run.plan.job.specs[lane.name].provider in FREE:
+            return "free"
+        return f"{lane.usd:.3f}" + (" + unpriced" if lane.unpriced else "")
 
 
 def eta(finished: int, total: int, seconds: float) -> str:

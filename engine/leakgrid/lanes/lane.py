@@ -10,7 +10,7 @@ from leakgrid.lanes.admission import UNPROVEN, Admission, Reserved
 from leakgrid.lanes.estimate import START_TOKENS_PER_BYTE, Estimator
 from leakgrid.lanes.limit import Latency, Limit
 from leakgrid.lanes.retry import MOST_ATTEMPTS, backoff
-from leakgrid.lanes.values import Attempt, LaneStatistics, Pacer, Parcel, Quota, Spending
+from leakgrid.lanes.values import Attempt, LaneStatistics, Parcel, Quota, Spending
 from leakgrid.outcomes import KEPT, STOPPING, LaneStopped, Outcome
 from leakgrid.providers.wire import Exchange, Reading, quota_headers
 from leakgrid.types import Price
@@ -41,7 +41,6 @@ class Lane:
         quota: Quota,
         price: Price | None = None,
         spending: Spending | None = None,
-        pacer: Pacer | None = None,
         on_failed: Callable[[Lane, Parcel, Attempt], None] | None = None,
         memory: Mapping[str, Any] | None = None,
         patience: float = 1.0,
@@ -68,7 +67,6 @@ class Lane:
             self._estimator,
             price=price,
             spending=spending,
-            pacer=pacer,
             proven=bool(learned),
         )
         self.dispatch = self._admission.dispatch
@@ -227,6 +225,7 @@ class Lane:
             latency_mean_s=self._latency.mean,
             latency_p95_s=self._latency.quantile(0.95),
             tokens_per_byte=self._estimator.tokens_per_byte,
+            allowed_per_s=admission.rate() if admission.quota_bound else None,
             stopped="" if self.stopped is None else str(self.stopped),
         )
 

@@ -47,7 +47,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStatistics:
-    """A lane at this moment. Seconds, tokens and dollars since the run began."""
+    """A lane at this moment. Seconds, tokens and dollars since the run began.
+
+    ``allowed_per_s``: calls a second that its quota allows, None where no quota is known.
+    """
 
     name: str
     sent: int
@@ -64,6 +67,7 @@ class LaneStatistics:
     latency_mean_s: float
     latency_p95_s: float
     tokens_per_byte: float
+    allowed_per_s: float | None
     stopped: str
 
 
@@ -86,10 +90,3 @@ class Spending(Protocol):
     @property
     def told(self) -> str:
         """The budget in words, for the message that ends the lane."""
-
-
-class Pacer(Protocol):
-    """Something that lets requests through at a rate; awaited by one waiter only."""
-
-    async def acquire(self) -> None:
-        """Return when one more request may go."""

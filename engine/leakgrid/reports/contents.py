@@ -19,15 +19,18 @@ Row = dict[str, Any]
 EXAMPLES = 8
 REASONS = 12
 SIGNIFICANT = 0.05
+RATERS = ("utility",)
+"""Kinds of judges of usefulness: as ``rates_use`` in the store's views."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """One job's report.
 
-    ``order`` holds the plan's own order of every dimension, ``notes`` the models that share
-    what there is to say of them, ``judge`` the one that headline and heat map go by, and
-    ``simulated`` says whether "all", "some" or none ("") of the planned columns are.
+    ``order`` holds the plan's own order of every dimension (``judge`` those of leaks, ``rater``
+    those of usefulness), ``notes`` the models that share what there is to say of them, ``judge``
+    the one that headline and heat map go by, and ``simulated`` says whether "all", "some" or
+    none ("") of the planned columns are. ``utility`` and ``joint`` are empty without raters.
     """
 
     job: str
@@ -42,6 +45,8 @@ class Contents:
     coverage: list[Row]
     totals: list[Row]
     rates: list[Row]
+    utility: list[Row]
+    joint: list[Row]
     channel: list[Row]
     defences: list[Row]
     agreement: list[Row]
@@ -94,7 +99,7 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
     order["category"] = sorted({row["category"] for row in rates})
     kinds = {judge["name"]: judge["kind"] or "" for c in columns for judge in c["judges"] or []}
     judge = next(
-        (name for name in order["judge"] if kinds.get(name, "") != "exact"),
+        (name for name in order["judge"] if kinds.get(name, "") not in ("exact", "reasoning-leak")),
         order["judge"][0] if order["judge"] else "",
     )
     channel = _corrected(_sorted(reader.rows("FROM channel WHERE job = $job"), order))
@@ -114,6 +119,8 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         coverage=coverage,
         totals=totals,
         rates=rates,
+        utility=_sorted(reader.rows("FROM utility_rate WHERE job = $job"), order),
+        joint=_sorted(reader.rows(JOINT), order),
         channel=channel,
         defences=defences,
         agreement=_sorted(reader.rows(AGREEMENT), order),
@@ -155,6 +162,15 @@ SELECT simulated, model, role, kind, outcome, sum(attempts)::BIGINT AS attempts
 FROM outcomes WHERE job = $job GROUP BY ALL ORDER BY role, attempts DESC, outcome
 """
 
+JOINT = """
+SELECT *, leaks / nullif(known, 0)::DOUBLE AS leak_rate,
+       wilson_low(leaks, known) AS leak_lo, wilson_high(leaks, known) AS leak_hi,
+       useful / nullif(known, 0)::DOUBLE AS utility_rate,
+       wilson_low(useful, known) AS utility_lo, wilson_high(useful, known) AS utility_hi
+FROM (SELECT *, useful_leak + useless_leak AS leaks, joint + useful_leak AS useful FROM joint)
+WHERE job = $job ORDER BY utility_judge, leak_judge
+"""
+
 REASON = f"""
 SELECT simulated, judge, model, state, coalesce(why, 'not run yet') AS why, count(*) AS verdicts
 FROM leak_unit WHERE job = $job AND state IN ('unknown', 'missing')
@@ -177,9 +193,9 @@ def _order(columns: list[Row]) -> dict[str, list[str]]:
         for name in ("model", "defence", "condition")
     }
     order["condition"].sort(key=lambda condition: condition != "group")
-    order["judge"] = list(
-        dict.fromkeys(judge["name"] for column in columns for judge in column["judges"] or [])
-    )
+    judges = {judge["name"]: judge for column in columns for judge in column["judges"] or []}
+    order["judge"] = [name for name, judge in judges.items() if judge["kind"] not in RATERS]
+    order["rater"] = [name for name, judge in judges.items() if judge["kind"] in RATERS]
     return order
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgrid.outcomes import StoreError
-from leakgrid.reports import contents, figures
+from leakgrid.reports import contents, figures, scatter
 from leakgrid.reports.contents import Contents
 
 if TYPE_CHECKING:
@@ -76,6 +76,15 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
     if told.rates:
         charts["categories"] = figures.categories(
             told.rates, told.order, told.judge, told.simulated
+        )
+    traded = [
+        row
+        for row in told.joint
+        if row["leak_judge"] == told.judge and row["utility_judge"] == told.order["rater"][0]
+    ]
+    if any(row["known"] for row in traded):
+        charts["leak-against-utility"] = scatter.leak_against_utility(
+            traded, told.order, told.simulated
         )
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(reports_dir),
@@ -140,6 +149,11 @@ def _alt(name: str, told: Contents) -> tuple[str, str]:
             for row in rows[:24]
         )
         return f"{word}Leak rate by model, defence and condition", f"Judge {told.judge}: {points}."
+    if name == "leak-against-utility":
+        return (
+            f"{word}Leaking against useful replies by model, defence and condition",
+            "Scatter plot; the table of usefulness below it holds the same numbers.",
+        )
     return (
         f"{word}Leak rate by sensitive category, judge {told.judge}",
         "Heat map; the table of all categories below it holds the same numbers.",

@@ -76,6 +76,41 @@ def cohen_kappa(table: Sequence[Sequence[int]]) -> float | None:
     return (observed - chance) / (1 - chance)
 
 
+def cohen_kappa_interval(
+    table: Sequence[Sequence[int]], confidence: float = 0.95
+) -> Estimate | None:
+    """Kappa and its large-sample interval, cut to [-1, 1]; None where kappa is undefined.
+
+    Standard error of Fleiss, Cohen & Everitt 1969 (Psychol. Bull. 72:323), for a kappa that is
+    not zero. It has no width where no pair disagrees: read the counts there.
+    """
+    value = cohen_kappa(table)
+    if value is None:
+        return None
+    size, total = len(table), sum(map(sum, table))
+    rows = [sum(row) / total for row in table]
+    columns = [sum(row[j] for row in table) / total for j in range(size)]
+    observed = sum(table[i][i] for i in range(size)) / total
+    chance = sum(row * column for row, column in zip(rows, columns, strict=True))
+    agreeing = sum(
+        table[i][i] / total * ((1 - chance) - (rows[i] + columns[i]) * (1 - observed)) ** 2
+        for i in range(size)
+    )
+    differing = (1 - observed) ** 2 * sum(
+        table[i][j] / total * (columns[i] + rows[j]) ** 2
+        for i in range(size)
+        for j in range(size)
+        if i != j
+    )
+    centre = (observed * chance - 2 * chance + observed) ** 2
+    variance = max(0.0, agreeing + differing - centre) / (total * (1 - chance) ** 4)
+
+    from scipy.stats import norm
+
+    reach = float(norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
+    return Estimate(value, max(-1.0, value - reach), min(1.0, value + reach))
+
+
 def rogan_gladen(
     positives: int,
     trials: int,

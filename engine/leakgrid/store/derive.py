@@ -82,13 +82,25 @@ def load(
 
     Adds the inserted rows to ``counts`` by table.
     """
-    connection.register(stream, rows)
+    connection.register(stream, _complete(stream, rows))
     try:
         for table, select in selects()[stream].items():
             done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
             counts[table] = counts.get(table, 0) + (int(done[0]) if done else 0)
     finally:
         connection.unregister(stream)
+
+
+def _complete(stream: str, rows: pa.Table) -> pa.Table:
+    """Rows with every column of their stream: segments of an older leakgrid lack the newer ones."""
+    import pyarrow as pa
+
+    from leakgrid.cache.tables import SCHEMAS
+
+    for column in SCHEMAS[stream]:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+    return rows
 
 
 def default_scan() -> Scan:

@@ -13,7 +13,8 @@ SELECT * EXCLUDE (kind, ts, returned, finish), make_timestamp((ts * 1e6)::BIGINT
 FROM answers WHERE kind = 'attempt'
 
 --> reply < records
-SELECT * EXCLUDE (verdicts, ratings, calls, ts, reply_outcome, extra), reply_outcome AS outcome,
+SELECT stem, ordinal, column_id, item, digest, run, benchmark, model, defence, condition, sample,
+       settled, simulated, reply, reply_outcome AS outcome, reasoning,
        TRY_CAST(extra AS JSON) AS extra, make_timestamp((ts * 1e6)::BIGINT) AS ts
 FROM records
 

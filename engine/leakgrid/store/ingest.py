@@ -131,7 +131,6 @@ def open_file(
 
 def chunks(batches: Iterable[pa.RecordBatch], ends: dict[str, int]) -> Iterator[pa.Table]:
     """Small batches put together, and in ``ends`` how many rows of each stem are taken."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     held: list[pa.RecordBatch] = []
@@ -144,10 +143,20 @@ def chunks(batches: Iterable[pa.RecordBatch], ends: dict[str, int]) -> Iterator[
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
+            yield _together(held)
             held, rows, size = [], 0, 0
     if rows:
-        yield pa.Table.from_batches(held)
+        yield _together(held)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Batches as one table; one that an older leakgrid sealed lacks the newer columns."""
+    import pyarrow as pa
+
+    if all(batch.schema.equals(batches[0].schema) for batch in batches):
+        return pa.Table.from_batches(batches)
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def _wal(database: Path) -> Path:

@@ -1,1 +1,1 @@
-"""Judges: what a reply discloses. A verdict is leaked, not leaked, or unknown."""
+"""Judges: what a reply discloses, and whether it is useful. Three values: yes, no, unknown."""

@@ -1,6 +1,7 @@
 """The ``leak`` judge: a model reads the private notes and then the reply (MuPPET, privacy judge).
 
-Category and notes stand before the reply, so that all replies to an item share their prefix.
+``reasoning-leak`` is the same judge over what the assistant thought before it replied. Category
+and notes stand before the reply, so that all replies to an item share their prefix.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.defences.reply import Reply
 from leakgrid.benchmarks.judges.parsing import yes_or_no
-from leakgrid.benchmarks.muppet.scene import Prompts, values
+from leakgrid.benchmarks.judges.prompts import JudgePrompts, filling
 from leakgrid.datasets.items import Item
 from leakgrid.outcomes import SPOKEN
 from leakgrid.types import Ask, Call, Message, Schema, Verdict
 
 PARSER = "leak-1"
+PROMPTS = ("judge-leak", "judge-leak-user")
 
 SCHEMA = Schema(
     "leak_verdict",
@@ -31,18 +33,28 @@ SCHEMA = Schema(
 
 
 async def judge(
-    ask: Ask, prompts: Prompts, use: JudgeUse, item: Item, reply: Reply, sample: int
+    ask: Ask, prompts: JudgePrompts, use: JudgeUse, item: Item, reply: Reply, sample: int
 ) -> Verdict:
-    """The verdict of the judge's model on ``reply``."""
-    filled = {**values(item), "reply": reply.text}
-    messages = (
-        Message("system", prompts.judge_leak.fill(filled)),
-        Message("user", prompts.judge_leak_user.fill(filled)),
-    )
+    """The verdict of the judge's model on the message."""
+    return await _verdict(ask, prompts, use, item, reply.text, sample)
+
+
+async def judge_reasoning(
+    ask: Ask, prompts: JudgePrompts, use: JudgeUse, item: Item, reply: Reply, sample: int
+) -> Verdict:
+    """The verdict of the judge's model on the thoughts behind the message."""
+    return await _verdict(ask, prompts, use, item, reply.reasoning, sample)
+
+
+async def _verdict(
+    ask: Ask, prompts: JudgePrompts, use: JudgeUse, item: Item, text: str, sample: int
+) -> Verdict:
+    filled = filling(item, reply=text)
+    system, user = (prompts[name].fill(filled) for name in PROMPTS)
     said = await ask(
         Call(
             model=use.model,
-            messages=messages,
+            messages=(Message("system", system), Message("user", user)),
             schema=SCHEMA,
             sample=sample,
             role=f"judge:{use.name}",

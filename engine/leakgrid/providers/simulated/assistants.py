@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from leakgrid.datasets.surface import folded, shows
 from leakgrid.providers.simulated.config import Assistant, Simulated
 from leakgrid.providers.simulated.items import Attribute, Found, Index, Item
-from leakgrid.providers.simulated.planted import Coins, leak_probability, useful_probability
+from leakgrid.providers.simulated.planted import (
+    Coins,
+    leak_probability,
+    let_through,
+    useful_probability,
+)
 from leakgrid.providers.simulated.wire import Prompt, Reply, lines
 
 NO_DEFENCE = "none"
@@ -60,23 +66,37 @@ def reply(
     coins: Coins,
 ) -> Reply:
     """What the assistant answers to this prompt."""
-    if coins("refusal") < assistant.refusal:
-        return Reply(None, refusal=REFUSAL)
     everything = f"{prompt.system}\n{prompt.rest}"
     found = index.find(lines(prompt.block("private_notes")), everything)
     defence = recognised(config.cues.defences, everything, NO_DEFENCE)
     condition = recognised(config.cues.conditions, everything, NO_CONDITION)
-    secret = _secret(config, model, found, defence, condition, coins)
+    draft = prompt.block("draft")
+    if draft is not None:
+        secret = _left_in(config, model, found, defence, draft, coins)
+    else:
+        # A defence that works by a step has had its effect there: on what this request holds.
+        stepped = defence in config.cues.steps.values()
+        secret = _secret(config, model, found, NO_DEFENCE if stepped else defence, condition, coins)
     useful = False
     if found is not None:
         category = found.attributes[0].category if found.attributes else found.item.category
         chance = useful_probability(config, model, defence, condition, category)
         useful = coins("useful") < chance
     content = _message(found.item if found else None, secret, useful, coins)
-    finish = "stop"
+    marker = config.cues.markers.get(defence)
+    if marker is not None:
+        # The analysis names what is private, as such analyses do; only the message is sent.
+        content = f"{_thoughts(found, coins)}\n\n{marker}\n{content}"
+    return spoken(assistant, content, coins, _thoughts(found, coins) if assistant.thinking else "")
+
+
+def spoken(assistant: Assistant, content: str, coins: Coins, thoughts: str = "") -> Reply:
+    """What the assistant meant to say, or a refusal or half of it at the planted rates."""
+    if coins("refusal") < assistant.refusal:
+        return Reply(None, refusal=REFUSAL)
     if coins("truncated") < assistant.truncated:
-        content, finish = content[: len(content) // 2], "length"
-    return Reply(content, finish, None, _thoughts(found, coins) if assistant.thinking else "")
+        return Reply(content[: len(content) // 2], "length", None, thoughts)
+    return Reply(content, "stop", None, thoughts)
 
 
 def recognised(cues: Mapping[str, str], text: str, otherwise: str) -> str:
@@ -98,6 +118,22 @@ def _secret(
     attribute: Attribute = coins.pick("attribute", found.attributes)
     chance = leak_probability(config, model, defence, condition, attribute.category)
     return coins.pick("form", attribute.forms) if coins("leak") < chance else None
+
+
+def _left_in(
+    config: Simulated,
+    model: str,
+    found: Found | None,
+    defence: str,
+    draft: str,
+    coins: Coins,
+) -> str | None:
+    """The secret of a draft that the review overlooks; the leak factor says how often it does."""
+    if found is None or coins("passing") >= let_through(config, model, defence):
+        return None
+    fold = folded(draft)
+    forms = (form for a in found.attributes for form in a.forms if shows(fold, folded(form)))
+    return max(forms, key=len, default=None)
 
 
 def _message(item: Item | None, secret: str | None, useful: bool, coins: Coins) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from leakgrid.providers.simulated import assistants, faults, judges, wire
+from leakgrid.providers.simulated import assistants, faults, judges, steps, wire
 from leakgrid.providers.simulated.config import Simulated
 from leakgrid.providers.simulated.counters import Counters
 from leakgrid.providers.simulated.items import Index
-from leakgrid.providers.simulated.planted import UNKNOWN_MODEL, Coins, delay_s, digest
+from leakgrid.providers.simulated.planted import UNKNOWN_MODEL, Coins, delay_s, digest, let_through
 from leakgrid.providers.simulated.quota import Gate, duration, retry_headers
 from leakgrid.providers.simulated.schemas import smallest
 
@@ -122,9 +122,15 @@ class Chat:
         judge = self.config.judges.get(model)
         if judge is not None:
             return judges.reply(judge, self.index, asked, prompt, coins)
-        if (schema := wire.schema_of(asked)) is not None:
-            return wire.Reply(orjson.dumps(smallest(schema[1])).decode())
         assistant = self.config.assistants.get(model, UNKNOWN_MODEL)
+        if (schema := wire.schema_of(asked)) is not None:
+            step = steps.STEPS.get(schema[0])
+            if step is None:
+                return wire.Reply(orjson.dumps(smallest(schema[1])).decode())
+            defence = self.config.cues.steps.get(schema[0], assistants.NO_DEFENCE)
+            passing = coins("passing") < let_through(self.config, model, defence)
+            text = orjson.dumps(step(self.index, prompt, passing)).decode()
+            return assistants.spoken(assistant, text, coins)
         return assistants.reply(self.config, assistant, model, self.index, prompt, coins)
 
     def _authorise(self, request: web.BaseRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from leakgrid.providers.simulated.fields import Table
@@ -93,10 +94,10 @@ def _assistant(table: Table) -> Assistant:
 
 
 def _judge(table: Table) -> Judge:
-    keys = ("sensitivity", "specificity", "unparsable", "truncated")
+    keys = tuple(field.name for field in fields(Judge))
     table.only(*keys)
     defaults = Judge()
-    return Judge(*(table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys))
+    return Judge(**{key: table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys})
 
 
 def _latency(table: Table) -> Latency:
@@ -140,6 +141,11 @@ def _faults(table: Table) -> Faults:
 
 
 def _cues(table: Table) -> Cues:
-    table.only("defences", "conditions")
+    table.only("defences", "conditions", "steps", "markers")
     what = "a sentence that only requests of this kind contain"
-    return Cues(table.texts("defences", what), table.texts("conditions", what))
+    return Cues(
+        defences=table.texts("defences", what),
+        conditions=table.texts("conditions", what),
+        steps=table.texts("steps", "the name of the defence that asks for this schema"),
+        markers=table.texts("markers", "what stands before the message in a reply"),
+    )

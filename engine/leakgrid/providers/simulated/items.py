@@ -45,6 +45,8 @@ class Item:
     notes: tuple[str, ...]
     attributes: tuple[Attribute, ...]
     useful_facts: tuple[str, ...]
+    personal_notes: tuple[str, ...] = ()
+    """Harmless notes: a request that has nothing else left still shows whose it is."""
 
     def disclosed(self, text: str) -> bool:
         """Whether some surface form of the item occurs in the text, as whole words."""
@@ -74,7 +76,7 @@ class Index:
 
     def add(self, item: Item) -> None:
         """Make the item findable."""
-        for note in item.notes:
+        for note in (*item.notes, *item.personal_notes):
             self.by_note.setdefault(note, []).append(item)
         for fold in {fold for attribute in item.attributes for fold in attribute.folds}:
             self.by_start.setdefault(fold.split()[0][:START], []).append((fold[:-1], item))
@@ -162,6 +164,7 @@ def _item(raw: Any, where: str) -> Item:
         notes=notes,
         attributes=tuple(_attribute(a, str(category), notes, where) for a in attributes),
         useful_facts=_texts(raw, "useful_facts", where),
+        personal_notes=_texts(raw, "personal_notes", where),
     )
 
 

@@ -53,6 +53,16 @@ def useful_probability(
     )
 
 
+def let_through(config: Simulated, model: str, defence: str) -> float:
+    """Probability in [0, 1] that a defence's step lets the secrets pass: its leak factor.
+
+    A defence that works by a step has its factor there, and no second time in the reply.
+    """
+    own = config.assistants.get(model, UNKNOWN_MODEL).leak_factors.defences
+    factor = own.get(defence, config.leak_factors.defences.get(defence, 1.0))
+    return min(1.0, factor)
+
+
 def _clipped(
     base: float, own: Factors, shared: Factors, defence: str, condition: str, category: str
 ) -> float:

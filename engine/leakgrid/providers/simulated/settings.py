@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-BEHAVIOUR_VERSION = 1
+BEHAVIOUR_VERSION = 2
 """Raise it with any change of the code that changes an answer to the same request."""
 
 FAULTS = (
@@ -54,12 +54,18 @@ class Assistant:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One simulated judge: how often it is right, and how often its verdict cannot be read."""
+    """One simulated judge: how often it is right, and how often its verdict cannot be read.
+
+    Sensitivity is the rate at which a leak is called one, specificity that at which a clean reply
+    is called clean; with ``useful_`` the same of useful replies and replies of no use.
+    """
 
     sensitivity: float = 1.0
     specificity: float = 1.0
     unparsable: float = 0.0
     truncated: float = 0.0
+    useful_sensitivity: float = 1.0
+    useful_specificity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,16 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Cues:
-    """Sentences by which a request's text shows its defence and its condition."""
+    """Sentences by which a request's text shows its defence and its condition.
+
+    ``steps`` says which defence asks for each response schema of an intermediate call, and
+    ``markers`` what stands between analysis and message in the replies under a defence.
+    """
 
     defences: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[str, str] = field(default_factory=dict)
+    markers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,219 @@
+"""``leakgrid judges evaluate``: a job's judges against labelled replies.
+
+The judges are the very programs that cells run, and their calls take the same way: answered
+from the cache where they were asked before, durable, within quotas and the job's budget. So the
+same command again, or after an interruption, sends only what is not known yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from leakgrid.benchmarks.benchmark import JudgeUse
+from leakgrid.benchmarks.judges.kinds import KINDS, Said
+from leakgrid.benchmarks.judges.labelled import Labelled, load_labelled
+from leakgrid.benchmarks.judges.panel import Panel, unknown
+from leakgrid.cache.answers import AnswerCache
+from leakgrid.cache.spent import spent_usd
+from leakgrid.jobs.asking import Asker
+from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.history import only_run
+from leakgrid.jobs.jobfile import Job, load_job
+from leakgrid.jobs.plan import Plan
+from leakgrid.jobs.routes import Ways, open_ways
+from leakgrid.jobs.tables import unknown_name
+from leakgrid.outcomes import (
+    EXIT_OPEN_CELLS,
+    KEPT,
+    CacheError,
+    Interrupted,
+    JobError,
+    LaneStopped,
+    Outcome,
+)
+from leakgrid.reports.judge_quality import Case, measure, told
+from leakgrid.types import Answer, Ask, Call, Rating
+
+LABELS = Path("datasets") / "muppet" / "labelled_replies.jsonl"
+SHIPPED = Path(__file__).resolve().parents[3]
+"""The checkout that this module stands in."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What happened on the way; ``open`` counts calls that failed and are asked again."""
+
+    sent: int = 0
+    without_sending: int = 0
+    open: int = 0
+    stopped: list[LaneStopped] = field(default_factory=list)
+    fatal: list[CacheError] = field(default_factory=list)
+    interrupted: bool = False
+    notices: list[str] = field(default_factory=list)
+
+
+def evaluate(
+    path: Path, cache: Path, out: TextIO, *, judge: str | None = None, labels: Path | None = None
+) -> int:
+    """Measure the judges of a job (or the one named) and print their records; the exit code.
+
+    Raises JobError or DatasetError for what is wrong in the files, Interrupted after Ctrl-C.
+    """
+    job = load_job(path)
+    labels = labels or _labels(job)
+    plan = Plan(_for_labels(job, labels, judge))
+    replies = load_labelled(labels, {item.id: item for item in plan.benchmark.items})
+    panel = Panel(job.prompts, plan.judges)
+    session = Session()
+    if any(use.model for use in plan.judges):
+        said = asyncio.run(_through_lanes(plan, panel, replies, cache, session))
+    else:
+        said = asyncio.run(_all(panel, _no_model, replies, session))
+    if session.fatal:
+        raise session.fatal[0]
+    if session.interrupted:
+        raise Interrupted("interrupted: run the same command again to go on")
+    models = {use.model for use in plan.judges if use.model}
+    fake = any(job.specs[name].provider == "simulated" for name in models)
+    print(
+        f"{job.name}{' (SIMULATED)' if fake else ''}: {len(replies)} labelled replies of {labels}; "
+        f"{session.sent:,} calls sent, {session.without_sending:,} answered without sending",
+        file=out,
+    )
+    for number, use in enumerate(plan.judges):
+        tells = KINDS[use.kind].tells
+        cases = (
+            Case(reply.kind, reply.label(tells), _value(one[number]))
+            for reply, one in zip(replies, said, strict=True)
+        )
+        print(f"\n{told(use.name, use.kind, tells, measure(cases))}", file=out)
+    for line in dict.fromkeys([*session.notices, *map(str, session.stopped)]):
+        print(f"leakgrid: {line}", file=out)
+    if session.stopped:
+        return session.stopped[0].exit_code
+    return EXIT_OPEN_CELLS if session.open else 0
+
+
+def _labels(job: Job) -> Path:
+    """The labelled replies of the project that the job belongs to, or those shipped."""
+    own = job.home / LABELS
+    return own if own.exists() else SHIPPED / LABELS
+
+
+def _for_labels(job: Job, labels: Path, judge: str | None) -> Job:
+    """The job over the items that the labels belong to, with the judges that are wanted."""
+    names = [spec.name for spec in job.judges]
+    if judge is not None and judge not in names:
+        raise JobError(f"{job.path}: job.judges: {unknown_name(judge, names)}")
+    chosen = tuple(spec for spec in job.judges if judge in (None, spec.name))
+    return replace(job, dataset=labels.with_name("items.jsonl"), limit=0, judges=chosen)
+
+
+def _value(said: Said | None) -> bool | None:
+    if said is None:
+        return None
+    return said.useful if isinstance(said, Rating) else said.leaked
+
+
+async def _no_model(call: Call) -> Answer:
+    raise AssertionError(f"{call.role} asks a model, and no judge here has one")
+
+
+async def _through_lanes(
+    plan: Plan, panel: Panel, replies: tuple[Labelled, ...], cache: Path, session: Session
+) -> list[list[Said | None]]:
+    """What every judge says of every reply, asked through lanes that are open meanwhile."""
+    job = plan.job
+    models = {use.model for use in plan.judges if use.model}
+    askers: list[Asker] = []
+    ways: list[Ways] = []
+
+    def stop(why: str) -> None:
+        for lane in (lane for way in ways for lane in way.lanes):
+            lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
+
+    def full(error: CacheError) -> None:
+        session.fatal.append(error)
+        stop("the disk is full")
+
+    def interrupt() -> None:
+        # Calls in flight are paid for, so they may finish; whatever waits is given up.
+        session.interrupted = True
+        stop("interrupted")
+
+    def failed(lane: Any, parcel: Any, attempt: Any) -> None:
+        askers[0].note_failed(lane, parcel, attempt)
+
+    budget = None
+    if job.budget_usd is not None:
+        budget = Budget(job.budget_usd, await asyncio.to_thread(spent_usd, cache, job.name))
+    loop = asyncio.get_running_loop()
+    async with contextlib.AsyncExitStack() as stack:
+        # The lock of the job itself: a run beside this would spend the same budget twice.
+        stack.enter_context(only_run(cache, job.name))
+        answers = await stack.enter_async_context(AnswerCache(cache, on_full=full))
+        session.notices += answers.notices
+        ways.append(
+            await stack.enter_async_context(
+                open_ways(plan, models, cache, budget=budget, on_failed=failed)
+            )
+        )
+        run = f"judges-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
+        asker = Asker(ways[0].routes, answers, job=job.name, run=run)
+        askers.append(asker)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupt)
+            stack.callback(loop.remove_signal_handler, number)
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(lane.dispatch()) for lane in ways[0].lanes]
+            helpers += [group.create_task(_watch(*served)) for served in ways[0].served]
+            try:
+                said = await _all(panel, asker.ask, replies, session)
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+        session.sent = asker.counts.sent
+        session.without_sending = asker.counts.from_cache + asker.counts.joined
+    return said
+
+
+async def _watch(server: Any, lanes: tuple[Any, ...]) -> None:
+    down = await server.watch()
+    if down is not None:
+        for lane in lanes:
+            lane.stop(down)
+
+
+async def _all(
+    panel: Panel, ask: Ask, replies: tuple[Labelled, ...], session: Session
+) -> list[list[Said | None]]:
+    async def noted(call: Call) -> Answer:
+        answer = await ask(call)
+        session.open += answer.outcome not in KEPT
+        return answer
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_one(panel, noted, reply, session)) for reply in replies]
+    return [task.result() for task in tasks]
+
+
+async def _one(panel: Panel, ask: Ask, reply: Labelled, session: Session) -> list[Said | None]:
+    """What every judge says of one reply; unknown where its lane sends no more."""
+    return [await _or_unknown(panel, ask, use, reply, session) for use in panel.judges]
+
+
+async def _or_unknown(
+    panel: Panel, ask: Ask, use: JudgeUse, reply: Labelled, session: Session
+) -> Said | None:
+    try:
+        return await panel.one(ask, use, reply.item, reply.reply(), 0)
+    except LaneStopped as error:
+        session.stopped.append(error)
+        return unknown(use, reply.item, str(error))
