@@ -121,7 +121,7 @@ class Project:
         """jobs/job.toml: the usual job with changes at any depth."""
         lines = []
         for name, table in merged(JOB, changes).items():
-            if name in ("job", "simulated"):
+            if name in ("job", "simulated", "attribution"):
                 lines.append(f"[{name}]")
                 lines += [f"{key} = {toml(value)}" for key, value in table.items()]
             else:

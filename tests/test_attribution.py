@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from leakgrid.benchmarks.muppet.attribution import (
@@ -15,7 +17,7 @@ from leakgrid.benchmarks.muppet.attribution import (
 )
 from leakgrid.datasets.items import load_items
 from leakgrid.types import Probe
-from tests.project import ROOT
+from tests.project import ROOT, Project
 
 
 def people(uninformed: str, informed: str = "") -> list[Probe]:
@@ -79,3 +81,90 @@ def test_the_asker_is_always_asked_about_and_never_too_many() -> None:
         )
         assert sum(name in item.informed for name in asked) == min(MOST_EACH, len(item.informed))
         assert asked == asked_about(item)
+
+
+PLANTED = [
+    # people right, group right -> strict cause of every leak
+    (1.0, 1.0, GAP),
+    (1.0, 0.0, UNRESOLVED),
+    (0.0, 1.0, LOST_TRACK),
+]
+
+
+@pytest.mark.parametrize(("knows", "boundaries", "expected"), PLANTED)
+def test_planted_causes_are_recovered_through_the_whole_engine(
+    tmp_path: Path, knows: float, boundaries: float, expected: str
+) -> None:
+    project = Project(
+        tmp_path,
+        items=8,
+        job={"models": ["sim-a"], "defences": ["none"]},
+        attribution={"judge": "exact", "controls": 0.5},
+        simulated={
+            "assistants": {"sim-a": {"leak": 0.6, "knows": knows, "boundaries": boundaries}}
+        },
+    )
+    done = project.run_job()
+    assert done.returncode == 0, done.stderr
+    leaks = project.sql("SELECT count(*) AS n FROM verdict_now WHERE judge = 'exact' AND leaked")
+    rows = project.sql("SELECT probed, strict, lenient, uninformed, informed FROM attribution")
+    probed = [row for row in rows if row["probed"] == "leak"]
+    assert len(probed) == leaks[0]["n"] > 2
+    assert {row["strict"] for row in probed} == {expected}
+    assert {row["lenient"] for row in probed} == {expected}
+    # Bo Chen is uninformed, Cy Diaz informed; the asker's own knowledge is in the plan.
+    assert {(row["uninformed"], row["informed"]) for row in rows} == {(1, 1)}
+    clean = project.sql(
+        "SELECT count(*) AS n FROM verdict_now WHERE judge = 'exact' AND leaked = false"
+    )
+    assert 0 < len(rows) - len(probed) < clean[0]["n"]
+    shares = project.sql(
+        "SELECT cause, share FROM attribution_share WHERE probed = 'leak' AND reading = 'strict'"
+    )
+    assert all(row["cause"] == expected and row["share"] == 1.0 for row in shares)
+
+
+def test_sql_and_program_agree_on_every_case(tmp_path: Path) -> None:
+    """The rules stand twice, here and in views.sql: they must never part."""
+    import duckdb
+
+    from leakgrid.store.migrations import read_sql, steps
+
+    with duckdb.connect() as database:
+        for _, sql in steps():
+            database.execute(sql)
+        database.execute(read_sql("views.sql"))
+        for number, (uninformed, informed, answer, strict, lenient) in enumerate(CASES):
+            probes = [*people(uninformed, informed), group(answer)]
+            database.execute(
+                "INSERT INTO plan BY NAME SELECT ? AS stem, 0 AS ordinal, ? AS job, "
+                "now()::TIMESTAMP AS ts",
+                [f"p{number}", f"j{number}"],
+            )
+            database.execute(
+                "INSERT INTO plan_column BY NAME SELECT ? AS stem, 0 AS ordinal, 'c' AS column_id,"
+                " 'm' AS model, 'none' AS defence, 'group' AS condition, 0 AS sample,"
+                " false AS simulated",
+                [f"p{number}"],
+            )
+            database.execute(
+                "INSERT INTO plan_item BY NAME SELECT ? AS stem, 0 AS ordinal, ? AS item,"
+                " 'd' AS digest",
+                [f"p{number}", f"i{number}"],
+            )
+            database.execute(
+                "INSERT INTO reply BY NAME SELECT ? AS stem, 0 AS ordinal, 'c' AS column_id,"
+                " ? AS item, 'd' AS digest, true AS settled, 'answer' AS outcome, 'x' AS reply,"
+                ' \'{"probed": "leak"}\'::JSON AS extra, now()::TIMESTAMP AS ts',
+                [f"r{number}", f"i{number}"],
+            )
+            for probe in probes:
+                database.execute(
+                    "INSERT INTO probe BY NAME SELECT ? AS stem, 0 AS ordinal, ? AS kind,"
+                    " ? AS truth, ? AS said",
+                    [f"r{number}", probe.kind, probe.truth, probe.said],
+                )
+            found = database.execute(
+                "SELECT strict, lenient FROM attribution WHERE job = ?", [f"j{number}"]
+            ).fetchall()
+            assert found == [(strict, lenient)], CASES[number]

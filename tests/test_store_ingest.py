@@ -42,6 +42,7 @@ def world() -> World:
         leak("fact", True),
         leak("other", None, why="cut"),
         ratings=[{"judge": "use", "useful": None, "why": "cut"}],
+        probes=[{"kind": "group", "target": "", "truth": False, "said": True}],
     )
     for number in range(20):
         world.answer(f"k{number}")
@@ -53,7 +54,7 @@ def world() -> World:
 def counts(database: Path) -> dict[str, int]:
     tables = (
         "run_start run_end lane_state plan plan_column plan_item item_attribute price"
-        " response attempt reply verdict rating call"
+        " response attempt reply verdict rating probe call"
     ).split()
     with duckdb.connect(str(database), read_only=True) as connection:
         return {
@@ -76,6 +77,7 @@ EXPECTED = {
     "reply": 1,
     "verdict": 2,
     "rating": 1,
+    "probe": 1,
     "call": 1,
 }
 
@@ -200,7 +202,8 @@ def test_forgotten_rows_are_removed(world: World, tmp_path: Path) -> None:
     ingest(tmp_path, database, **world.tools)
     world.gone = {("answers", "one", 3), ("records", "one", 0), ("answers", "elsewhere", 4)}
     report = ingest(tmp_path, database, **world.tools)
-    assert report.removed == 1 + 5  # one response; one reply: two verdicts, a rating and a call
+    # one response; one reply: two verdicts, a rating, a probe and a call
+    assert report.removed == 1 + 6
     left = counts(database)
     assert (left["response"], left["reply"], left["verdict"], left["call"]) == (20, 0, 0, 0)
     with duckdb.connect(str(database), read_only=True) as connection:

@@ -43,6 +43,17 @@ RATING = pa.struct(
     ]
 )
 
+PROBE = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("target", pa.string()),
+        ("truth", pa.bool_()),
+        ("said", pa.bool_()),
+        ("why", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+
 MADE_CALL = pa.struct([("role", pa.string()), ("key", pa.string())])
 
 ANSWERS = pa.schema(
@@ -95,6 +106,7 @@ RECORDS = pa.schema(
         ("reasoning", pa.string()),
         ("verdicts", pa.list_(VERDICT)),
         ("ratings", pa.list_(RATING)),
+        ("probes", pa.list_(PROBE)),
         ("calls", pa.list_(MADE_CALL)),
         ("extra", pa.string()),
         ("ts", pa.float64()),

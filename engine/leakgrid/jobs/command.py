@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GC_THRESHOLDS = (20_000, 20, 50)
 
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A finished ``run`` command; ``unchanged`` when there was nothing to do."""

@@ -141,7 +141,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
         print("nothing would be sent", file=out)
         return
     print(
-        f"{'model':<24}{'calls':>10}{'tokens in':>14}{'tokens out':>12}{'dollars':>12}{'time':>10}",
+        f"{'model':<24}{'calls':>10}{'tokens in':>14}{'tokens out':>12}{'dollars':>16}{'time':>10}",
         file=out,
     )
     for model, lane in sorted(lanes.items()):
@@ -151,7 +151,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
             usd = f"0 ({spec.provider})"
         print(
             f"{model:<24}{lane.calls:>10,}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
-            f"{usd:>12}{_span(lane.seconds):>10}",
+            f"{usd:>16}{_span(lane.seconds):>10}",
             file=out,
         )
     paid = {

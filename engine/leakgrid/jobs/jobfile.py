@@ -76,6 +76,7 @@ class Job:
     budget_usd: float | None
     cells_at_once: int
     patience: float
+    attribution: tuple[str, float] | None = None
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,12 +116,27 @@ def load_job(path: Path) -> Job:
         budget_usd=table.number("budget_usd", None),
         cells_at_once=table.whole("cells_at_once", 512, 1),
         patience=table.number("patience", 1.0),
+        attribution=_attribution(root, known_judges),
         simulated=root.mapping("simulated", {}),
     )
     table.end()
     root.end()
     mistakes.stop()
     return job
+
+
+def _attribution(root: Table, judges: Mapping[str, JudgeSpec]) -> tuple[str, float] | None:
+    """[attribution]: which judge's leaks are probed, and the share of other replies that are."""
+    table = root.table("attribution")
+    if not table.data:
+        return None
+    leaks = {name for name, spec in judges.items() if KINDS[spec.kind].tells == "leak"}
+    judge = table.text("judge", choices=leaks)
+    controls = table.number("controls", 1.0)
+    if controls is not None and controls > 1:
+        table.wrong("controls", f"{controls!r} does not fit; it is a share of at most 1")
+    table.end()
+    return (judge, float(controls)) if judge and controls is not None else None
 
 
 def _home(path: Path) -> Path:

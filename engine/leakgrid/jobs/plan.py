@@ -52,7 +52,7 @@ class Plan:
             JudgeUse(spec.name, spec.kind, spec.model, spec.options) for spec in job.judges
         )
         self.benchmark: Benchmark = benchmark or Muppet(
-            job.dataset, job.prompts, job.defences, self.judges
+            job.dataset, job.prompts, job.defences, self.judges, job.attribution
         )
         self.items = _items(job, self.benchmark)
         self.simulated = simulated_config(job, self.benchmark)

@@ -196,4 +196,3 @@ def _strictest(quotas: list[Quota]) -> Quota:
         tpm=least([quota.tpm for quota in quotas]),
         concurrency=least([quota.concurrency for quota in quotas]),
     )
-

@@ -219,6 +219,7 @@ class Run:
                 "reasoning": record.reasoning,
                 "verdicts": record.verdicts,  # orjson writes dataclasses as they are
                 "ratings": record.ratings,
+                "probes": record.probes,
                 "calls": [{"role": role, "key": key} for role, key in record.calls],
                 "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
                 "ts": time.time(),

@@ -30,6 +30,12 @@ FROM (SELECT stem, ordinal, column_id, item, digest,
              unnest(list_transform(ratings, lambda x, i: {'position': i, 'said': x})) AS r
       FROM records)
 
+--> probe < records
+SELECT stem, ordinal, column_id, item, digest, p.position, unnest(p.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(probes, lambda x, i: {'position': i, 'said': x})) AS p
+      FROM records)
+
 --> call < records
 SELECT stem, ordinal, column_id, item, digest, c.position, unnest(c.made)
 FROM (SELECT stem, ordinal, column_id, item, digest,

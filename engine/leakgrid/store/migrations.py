@@ -24,7 +24,7 @@ def read_sql(name: str) -> str:
 
 def steps() -> list[tuple[int, str]]:
     """All (version, SQL) in order. Append here; never change a step that was released."""
-    return [(1, read_sql("schema.sql")), (2, read_sql("ratings.sql"))]
+    return [(1, read_sql("schema.sql")), (2, read_sql("ratings.sql")), (3, read_sql("probes.sql"))]
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, where: str) -> None:

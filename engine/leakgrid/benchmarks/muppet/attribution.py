@@ -72,12 +72,12 @@ class Attribution:
         prompts = [prompt.text for prompt in (self.probe, self.user, self.group)]
         return [PARSER, self.judge, self.controls, MOST_EACH, prompts]
 
-    def wanted(self, item: Item, verdicts: Sequence[Verdict]) -> bool:
-        """Whether this reply is probed: a leak always, one without a leak by the item's lot."""
+    def wanted(self, item: Item, verdicts: Sequence[Verdict]) -> str:
+        """Why this reply is probed: "leak", "control" (by the item's lot), or "" if it is not."""
         leaked = next((said.leaked for said in verdicts if said.judge == self.judge), None)
-        if leaked is None:
-            return False
-        return leaked or _lot(item, "control") < self.controls
+        if leaked:
+            return "leak"
+        return "control" if leaked is False and _lot(item, "control") < self.controls else ""
 
     async def ask(self, ask: Ask, scene: Scene) -> tuple[Probe, ...]:
         """Every probe of one reply, people first."""

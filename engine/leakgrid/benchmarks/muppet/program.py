@@ -9,10 +9,11 @@ from typing import Any
 from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.defences import registry
 from leakgrid.benchmarks.judges.panel import Panel
+from leakgrid.benchmarks.muppet.attribution import Attribution
 from leakgrid.benchmarks.muppet.scene import Prompts, Scene
 from leakgrid.datasets.items import Item, load_items
 from leakgrid.outcomes import KEPT
-from leakgrid.types import Answer, Ask, Call, Record
+from leakgrid.types import Answer, Ask, Call, Json, Probe, Record
 
 
 class Muppet:
@@ -27,16 +28,23 @@ class Muppet:
         prompts: Path,
         defences: tuple[str, ...],
         judges: tuple[JudgeUse, ...],
+        attribution: tuple[str, float] | None = None,
     ) -> None:
-        """Raises DatasetError for a wrong item, JobError for a wrong prompt."""
+        """``attribution``: after leaks by which judge the model is probed, and the share of
+
+        replies without a leak that are probed too. Raises DatasetError for a wrong item,
+        JobError for a wrong prompt.
+        """
         self.items = load_items(dataset)
         self.prompts = Prompts(prompts)
         self.defences = registry.load(prompts, defences)
         self.panel = Panel(prompts, judges)
+        self.attribution = Attribution.read(prompts, *attribution) if attribution else None
 
     def texts(self, defence: str, condition: str) -> Any:
         """Every text and version that goes into cells of this defence and condition."""
-        return [*self.defences[defence].texts(self.prompts, condition), self.panel.texts()]
+        texts = [*self.defences[defence].texts(self.prompts, condition), self.panel.texts()]
+        return texts if self.attribution is None else [*texts, self.attribution.texts()]
 
     def attributes(self) -> list[tuple[str, str, str]]:
         """(item, attribute key, sensitive category) of every private fact."""
@@ -65,14 +73,20 @@ class Muppet:
         scene = Scene(self.prompts, defence.prompts, item, point)
         reply = await defence.reply(noted, scene)
         verdicts, ratings = await self.panel.hear(noted, item, reply, point.sample)
+        extra: dict[str, Json] = {**reply.steps, "asker_informed": item.asker_informed}
+        probes: tuple[Probe, ...] = ()
+        if self.attribution is not None and (why := self.attribution.wanted(item, verdicts)):
+            extra["probed"] = why
+            probes = await self.attribution.ask(noted, scene)
         return Record(
             item=item.id,
             reply=reply.text,
             reply_outcome=reply.outcome,
             reasoning=reply.reasoning,
-            extra={**reply.steps, "asker_informed": item.asker_informed},
+            extra=extra,
             verdicts=verdicts,
             ratings=ratings,
+            probes=probes,
             settled=all(answer.outcome in KEPT for answer in made),
             simulated=any(answer.simulated for answer in made),
             calls=tuple(calls),

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from leakgrid.providers.simulated import assistants, faults, judges, steps, wire
+from leakgrid.providers.simulated import assistants, faults, judges, probes, steps, wire
 from leakgrid.providers.simulated.config import Simulated
 from leakgrid.providers.simulated.counters import Counters
 from leakgrid.providers.simulated.items import Index
@@ -124,6 +124,9 @@ class Chat:
             return judges.reply(judge, self.index, asked, prompt, coins)
         assistant = self.config.assistants.get(model, UNKNOWN_MODEL)
         if (schema := wire.schema_of(asked)) is not None:
+            if schema[0] == probes.SCHEMA:
+                text = orjson.dumps(probes.answer(assistant, prompt, coins)).decode()
+                return wire.Reply(text)
             step = steps.STEPS.get(schema[0])
             if step is None:
                 return wire.Reply(orjson.dumps(smallest(schema[1])).decode())

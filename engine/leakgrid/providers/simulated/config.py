@@ -81,13 +81,16 @@ def _factors(table: Table, prefix: str) -> Factors:
 
 
 def _assistant(table: Table) -> Assistant:
-    table.only("leak", "useful", "refusal", "truncated", "thinking", *_FACTOR_KEYS)
+    table.only("leak", "useful", "refusal", "truncated", "thinking", "knows", "boundaries",
+               *_FACTOR_KEYS)  # fmt: skip
     return Assistant(
         leak=table.number("leak", None, 0.0, 1.0),
         useful=table.number("useful", 1.0, 0.0, 1.0),
         refusal=table.number("refusal", 0.0, 0.0, 1.0),
         truncated=table.number("truncated", 0.0, 0.0, 1.0),
         thinking=table.flag("thinking", False),
+        knows=table.number("knows", 1.0, 0.0, 1.0),
+        boundaries=table.number("boundaries", 1.0, 0.0, 1.0),
         leak_factors=_factors(table, ""),
         useful_factors=_factors(table, "useful_"),
     )

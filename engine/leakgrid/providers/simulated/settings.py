@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-BEHAVIOUR_VERSION = 2
+BEHAVIOUR_VERSION = 3
 """Raise it with any change of the code that changes an answer to the same request."""
 
 FAULTS = (
@@ -48,6 +48,8 @@ class Assistant:
     refusal: float = 0.0
     truncated: float = 0.0
     thinking: bool = False
+    knows: float = 1.0
+    boundaries: float = 1.0
     leak_factors: Factors = Factors()
     useful_factors: Factors = Factors()
 
