@@ -81,6 +81,33 @@ def test_a_plan_sends_nothing_and_its_calls_are_what_a_run_sends(tmp_path: Path)
     assert "48 done, 0 open" in again.stdout and "nothing would be sent" in again.stdout
 
 
+def test_a_plan_counts_every_step_of_every_defence(tmp_path: Path) -> None:
+    defences = ["privacy-checker", "rewrite-guard", "one-two-three", "party-ledger"]
+    models = {"sim-a": {"params": {"max_tokens": 4000}}}
+    project = Project(tmp_path, job={"defences": defences, "models": ["sim-a"]}, models=models)
+    planned = project.run("plan", "jobs/job.toml")
+    assert planned.returncode == 0, planned.stderr
+    counts = {
+        words[0]: int(words[1].replace(",", ""))
+        for words in (line.split() for line in planned.stdout.splitlines())
+        if words and words[0].startswith("sim-")
+    }
+    # Six items in two conditions: 1 + 2 + 3 + 2 calls a reply, and a verdict on each.
+    assert counts == {"sim-a": 6 * 2 * (1 + 2 + 3 + 2), "sim-judge": 6 * 2 * 4}
+    assert project.run_job().returncode == 0
+    (row,) = project.sql("SELECT count(*) AS n FROM call WHERE role NOT LIKE 'judge%'")
+    assert row["n"] == counts["sim-a"]
+
+
+def test_a_plan_of_the_papers_job_needs_no_key(capsys: pytest.CaptureFixture[str]) -> None:
+    from leakgrid.cli import main
+
+    assert main(["plan", str(ROOT / "jobs" / "muppet-paper.toml")]) == 0
+    told = capsys.readouterr().out
+    assert "318 items x 70 columns = 22,260 cells" in told
+    assert "and unknown for gpt-5.5" in told
+
+
 def test_a_plan_prices_what_it_can_and_says_unknown_of_the_rest(tmp_path: Path) -> None:
     models = {
         "sim-a": {"provider": "openai", "price": {"input": 1000.0, "output": 2000.0}},

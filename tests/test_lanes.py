@@ -380,7 +380,7 @@ def test_stopping_lets_calls_in_flight_finish() -> None:
 
 
 def test_a_lane_whose_every_call_fails_stops_and_says_that_the_server_is_down() -> None:
-    results, bench, _ = on_lane(
+    results, _, _ = on_lane(
         always(reply(0, b"", fault="connection refused")), lambda bench: bench.send_many(500)
     )
     stops = [result for result in results if isinstance(result, LaneStopped)]

@@ -73,7 +73,14 @@ class Muppet:
         scene = Scene(self.prompts, defence.prompts, item, point)
         reply = await defence.reply(noted, scene)
         verdicts, ratings = await self.panel.hear(noted, item, reply, point.sample)
-        extra: dict[str, Json] = {**reply.steps, "asker_informed": item.asker_informed}
+        extra: dict[str, Json] = {
+            **reply.steps,
+            "asker_informed": item.asker_informed,
+            "topic": item.topic,
+            "statistics": item.statistics,
+        }
+        if item.variant is not None:
+            extra["variant"] = item.variant
         probes: tuple[Probe, ...] = ()
         if self.attribution is not None and (why := self.attribution.wanted(item, verdicts)):
             extra["probed"] = why

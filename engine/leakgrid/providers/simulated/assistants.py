@@ -5,6 +5,7 @@ A secret is disclosed only if the request contains it; the planted probabilities
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from leakgrid.datasets.surface import folded, shows
@@ -14,9 +15,13 @@ from leakgrid.providers.simulated.planted import (
     Coins,
     leak_probability,
     let_through,
+    scale_factor,
     useful_probability,
 )
 from leakgrid.providers.simulated.wire import Prompt, Reply, lines
+
+# A member's card: name, gender, age, job title.
+_CARD = re.compile(r"^- [^,\n]+, [a-z-]+, \d+, ", re.MULTILINE)
 
 NO_DEFENCE = "none"
 NO_CONDITION = "group"
@@ -76,7 +81,9 @@ def reply(
     else:
         # A defence that works by a step has had its effect there: on what this request holds.
         stepped = defence in config.cues.steps.values()
-        secret = _secret(config, model, found, NO_DEFENCE if stepped else defence, condition, coins)
+        scale = scale_factor(assistant, *_scale(prompt))
+        defence_now = NO_DEFENCE if stepped else defence
+        secret = _secret(config, model, found, defence_now, condition, coins, scale)
     useful = False
     if found is not None:
         category = found.attributes[0].category if found.attributes else found.item.category
@@ -112,12 +119,19 @@ def _secret(
     defence: str,
     condition: str,
     coins: Coins,
+    scale: float,
 ) -> str | None:
     if found is None or not found.attributes:
         return None
     attribute: Attribute = coins.pick("attribute", found.attributes)
-    chance = leak_probability(config, model, defence, condition, attribute.category)
+    chance = leak_probability(config, model, defence, condition, attribute.category) * scale
     return coins.pick("form", attribute.forms) if coins("leak") < chance else None
+
+
+def _scale(prompt: Prompt) -> tuple[int, int]:
+    """People in the chat, by their cards, and words of its transcript."""
+    transcript = prompt.block("transcript") or ""
+    return len(_CARD.findall(prompt.system)), len(transcript.split())
 
 
 def _left_in(

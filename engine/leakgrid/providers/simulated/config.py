@@ -82,7 +82,7 @@ def _factors(table: Table, prefix: str) -> Factors:
 
 def _assistant(table: Table) -> Assistant:
     table.only("leak", "useful", "refusal", "truncated", "thinking", "knows", "boundaries",
-               *_FACTOR_KEYS)  # fmt: skip
+               "audience", "length", *_FACTOR_KEYS)  # fmt: skip
     return Assistant(
         leak=table.number("leak", None, 0.0, 1.0),
         useful=table.number("useful", 1.0, 0.0, 1.0),
@@ -91,6 +91,8 @@ def _assistant(table: Table) -> Assistant:
         thinking=table.flag("thinking", False),
         knows=table.number("knows", 1.0, 0.0, 1.0),
         boundaries=table.number("boundaries", 1.0, 0.0, 1.0),
+        audience=table.number("audience", 0.0, -3.0, 3.0),
+        length=table.number("length", 0.0, -3.0, 3.0),
         leak_factors=_factors(table, ""),
         useful_factors=_factors(table, "useful_"),
     )

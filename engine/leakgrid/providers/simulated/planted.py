@@ -19,6 +19,8 @@ Option = TypeVar("Option")
 NORMAL = NormalDist()
 Z95 = NORMAL.inv_cdf(0.95)
 
+USUAL_PARTIES, USUAL_WORDS = 5, 400
+
 UNKNOWN_MODEL = Assistant(leak=0.0)
 """How a model answers that no configuration names, where such models answer at all."""
 
@@ -36,6 +38,16 @@ def leak_probability(
     return _clipped(
         assistant.leak, assistant.leak_factors, config.leak_factors, defence, condition, category
     )
+
+
+def scale_factor(assistant: Assistant, parties: int, words: int) -> float:
+    """How a leak's probability changes with the size of the scene; 1 at 5 people and 400 words.
+
+    (parties / 5) ** audience x (transcript words / 400) ** length: an assistant may be planted to
+    heed the audience only, the length only, or both.
+    """
+    crowd = math.pow(max(parties, 1) / USUAL_PARTIES, assistant.audience)
+    return crowd * math.pow(max(words, 1) / USUAL_WORDS, assistant.length)
 
 
 def useful_probability(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-BEHAVIOUR_VERSION = 3
+BEHAVIOUR_VERSION = 4
 """Raise it with any change of the code that changes an answer to the same request."""
 
 FAULTS = (
@@ -50,6 +50,8 @@ class Assistant:
     thinking: bool = False
     knows: float = 1.0
     boundaries: float = 1.0
+    audience: float = 0.0
+    length: float = 0.0
     leak_factors: Factors = Factors()
     useful_factors: Factors = Factors()
 
