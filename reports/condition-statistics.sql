@@ -1,5 +1,6 @@
--- What did each condition hold? Facts, tokens, density (facts per 1,000 tokens) and people, with
--- their spread: two conditions can only be compared where these are alike.
+-- What did each condition hold?
+-- Facts, tokens, density (facts per 1,000 tokens) and people: two conditions can only be compared
+-- where these are alike.
 SELECT job, simulated, condition, coalesce(extra -> 'variant' ->> 'arm', '') AS arm,
        coalesce((extra -> 'variant' ->> 'parties')::INT, 0) AS target_parties,
        count(DISTINCT item) AS items,

@@ -1,4 +1,4 @@
--- Does a leak depend on who listens, or on how long the chat is? Leak rates of the ablation's arms.
+-- Does a leak depend on who listens, or on how long the chat is?
 -- In `parties` only the number of people changes, in `length` only the length of the chat; a rate
 -- that moves in one arm alone shows its cause. bases counts items: replies to one are not
 -- independent of each other.

@@ -1,4 +1,5 @@
--- Why did assistants leak? Shares of the causes among probed leaks, and among controls.
+-- Why did assistants leak?
+-- Shares of the causes among probed leaks, and among controls without a leak.
 -- strict: every answer about an uninformed person must be right; lenient: balanced accuracy over
 -- people of 0.8 or more. inconclusive: a probe had no readable answer. Needs [attribution] in a job.
 SELECT job, simulated, model, defence, condition, probed, reading, cause, replies, probed_replies,

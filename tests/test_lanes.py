@@ -17,6 +17,9 @@ from leakgrid.types import Price
 from tests.fakes import Scripted, error, reply
 from tests.virtual_time import run
 
+# Thousands of calls are made at one moment, by the tests themselves.
+pytestmark = pytest.mark.may_block
+
 
 class Bench:
     """A lane over a scripted provider, and what it did."""
@@ -114,7 +117,6 @@ def test_auth_and_exhausted_stop_the_lane_at_the_first_answer(
     assert len(bench.provider.times) <= 5
 
 
-@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_five_invalid_answers_with_no_success_stop_the_lane() -> None:
     results, bench, _ = on_lane(
         always(error(404, "model_not_found", "no such model")),
@@ -258,7 +260,6 @@ def test_quota_headers_teach_a_lane_that_was_told_nothing() -> None:
     assert seconds <= 1900 / 10 * 1.03
 
 
-@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_a_lane_without_quota_grows_while_growing_pays() -> None:
     async def steps(bench: Bench) -> None:
         await bench.send_many(20_000)
@@ -268,7 +269,6 @@ def test_a_lane_without_quota_grows_while_growing_pays() -> None:
     assert seconds < 20_000 / 1000 * 2.5
 
 
-@pytest.mark.may_block  # it makes thousands of tasks at once itself
 def test_a_lane_whose_server_saturates_stops_growing() -> None:
     """A server that does 50 calls at once: more in flight only makes each slower."""
 

@@ -204,4 +204,6 @@ def test_every_shipped_query_answers_over_the_demonstration(
     demo: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sql", str(ROOT / "reports" / f"{name}.sql"), "--format", "csv"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) > 1
+    lines = capsys.readouterr().out.splitlines()
+    # The demonstration has no probes and no ablation: those questions have an empty answer.
+    assert (len(lines) > 1) == (name not in ("why-it-leaked", "parties-ablation"))

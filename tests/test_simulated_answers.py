@@ -32,6 +32,10 @@ from tests.simulated_world import (
     table,
 )
 
+# Hundreds of requests are made at one moment, by the tests' own client.
+pytestmark = pytest.mark.may_block
+
+
 EACH = 400
 
 

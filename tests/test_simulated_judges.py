@@ -19,6 +19,10 @@ from tests.simulated_world import (
     table,
 )
 
+# Hundreds of requests are made at one moment, by the tests' own client.
+pytestmark = pytest.mark.may_block
+
+
 EACH = 600
 LEAKY = "Well {n}: they are expecting  TWINS, so no late shifts."
 TAME = "Well {n}: the early slot on Mondays suits best."

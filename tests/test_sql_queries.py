@@ -6,6 +6,7 @@ and i3 (money). What leaked, by column and item, stands in TOLD as (exact, llm).
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,21 @@ TOLD: dict[tuple[str, str, str], list[tuple[bool | None, bool | None] | None]] =
 }
 
 
+def probed(number: int, leaked: bool | None) -> dict[str, Any]:
+    """What an ablation with error attribution adds to a record: i2 is told apart by one person."""
+    people = [
+        {"kind": "user", "target": "A", "truth": False, "said": number == 2},
+        {"kind": "user", "target": "B", "truth": True, "said": True},
+        {"kind": "group", "target": "", "truth": False, "said": False},
+    ]
+    extra = {
+        "probed": "leak" if leaked else "control",
+        "statistics": {"parties": 5, "facts": 1, "tokens": 400 + number, "density": 2.0},
+        "variant": {"base": "b", "arm": "parties", "parties": 2 * number, "tokens": 400},
+    }
+    return {"probes": people, "extra": json.dumps(extra)}
+
+
 @pytest.fixture(scope="module")
 def query() -> Query:
     world = World()
@@ -55,6 +71,7 @@ def query() -> Query:
                     leak("fact", exact),
                     leak("fact", model, judge="llm", why="" if model is not None else "not JSON"),
                     ratings=[{"judge": "use", "useful": USE.get(where, [N, N, N])[number - 1]}],
+                    **(probed(number, exact) if where == ("m-a", "none", "group") else {}),
                 )
     world.answer("key-m-a/none/group/0-i1", latency_ms=900.0)
     world.answer("fast", latency_ms=10.0, usd=0.25)
@@ -201,6 +218,41 @@ def test_leak_against_utility(query: Query) -> None:
     where |= {"leak_judge": "llm", "defence": "guard"}
     assert pick(rows, f"{columns} {rates}", **where) == [
         (2, 1, 0, 1, 0, 1, 0, 0.0, 0.5, 0.5, -1.0, -0.1667)
+    ]
+
+
+def test_why_it_leaked(query: Query) -> None:
+    rows = run(query, "why-it-leaked")
+    columns = "cause replies probed_replies share"
+    assert pick(rows, columns, probed="leak", reading="strict") == [
+        ("lost track of users", 1, 2, 0.5),
+        ("understanding-action gap", 1, 2, 0.5),
+    ]
+    # One of two wrong is a balanced accuracy of 0.5, below 0.8, so lenient says the same.
+    assert pick(rows, columns, probed="leak", reading="lenient") == [
+        ("lost track of users", 1, 2, 0.5),
+        ("understanding-action gap", 1, 2, 0.5),
+    ]
+    assert pick(rows, columns, probed="control", reading="strict") == [
+        ("understanding-action gap", 1, 1, 1.0)
+    ]
+
+
+def test_parties_ablation(query: Query) -> None:
+    rows = run(query, "parties-ablation")
+    columns = "arm parties tokens bases replies known leaks unknown rate"
+    assert pick(rows, columns, judge="exact") == [
+        ("parties", 2, 400, 1, 1, 1, 1, 0, 1.0),
+        ("parties", 4, 400, 1, 1, 1, 1, 0, 1.0),
+        ("parties", 6, 400, 1, 1, 1, 0, 0, 0.0),
+    ]
+
+
+def test_condition_statistics(query: Query) -> None:
+    rows = run(query, "condition-statistics")
+    columns = "condition arm target_parties items parties facts tokens density"
+    assert pick(rows, columns) == [
+        ("group", "parties", 2 * number, 1, 5.0, 1.0, 400.0 + number, 2.0) for number in (1, 2, 3)
     ]
 
 

@@ -251,7 +251,7 @@ def test_every_view_of_results_carries_simulated() -> None:
     )
     without = {row["table_name"] for row in rows if not row["there"]}
     assert without == set(
-        "run_start run_end lane_state plan plan_item item_attribute price verdict rating call"
+        "run_start run_end lane_state plan plan_item item_attribute price verdict rating probe call"
         " ingested migration run plan_now item judge_scope asker".split()
     )
 

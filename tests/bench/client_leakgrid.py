@@ -171,6 +171,9 @@ def main() -> None:
         if isinstance(progress, Lag):
             more["lag_p99_ms"] = progress.quantile(0.99) * 1000
             more["lag_max_ms"] = progress.quantile(1.0) * 1000
+        peak = peak_mb()
+        if peak is not None:
+            more["run_peak_mb"] = peak
         if not given.no_ingest:
             from leakgrid.store.ingest import ingest
 

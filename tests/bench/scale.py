@@ -89,7 +89,10 @@ def grown(size: Size) -> Iterator[Row]:
                 )  # fmt: skip
             rates.append(calls / result["run_s"])
     peak, small = result["peak_mb"], max(rates[:2])
-    yield row("memory", peak, f"{peak:.0f} MB at {size.calls:,} calls", whole=whole)
+    words = f"{peak:.0f} MB at {size.calls:,} calls"
+    if "run_peak_mb" in result:
+        words += f" ({result['run_peak_mb']:.0f} MB before the ingest)"
+    yield row("memory", peak, words, whole=whole)
     words = f"{100 * rates[2] / small:.0f} % ({rates[2]:,.0f} of {small:,.0f} calls/s"
     words += f" at {size.calls:,} calls)"
     yield row("growth", 100 * rates[2] / small, words, whole=whole)

@@ -6,15 +6,15 @@ Everything in it may hold text that a model wrote: the page escapes all of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leakgrid.outcomes import StoreError
+from leakgrid.reports.muppet import Muppet, read_muppet
+from leakgrid.reports.rows import Reader, Row, ordered
 from leakgrid.reports.statistics import holm
 
 if TYPE_CHECKING:
     import duckdb
-
-Row = dict[str, Any]
 
 EXAMPLES = 8
 REASONS = 12
@@ -30,7 +30,8 @@ class Contents:
     ``order`` holds the plan's own order of every dimension (``judge`` those of leaks, ``rater``
     those of usefulness), ``notes`` the models that share what there is to say of them, ``judge``
     the one that headline and heat map go by, and ``simulated`` says whether "all", "some" or
-    none ("") of the planned columns are. ``utility`` and ``joint`` are empty without raters.
+    none ("") of the planned columns are. ``utility`` and ``joint`` are empty without raters;
+    ``muppet`` is empty where no record holds what that benchmark notes.
     """
 
     job: str
@@ -55,24 +56,7 @@ class Contents:
     reasons: list[Row]
     examples: list[Row]
     headline: list[str]
-
-
-class Reader:
-    """Asks one connection about one job; rows come back as dicts."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, job: str) -> None:
-        self.connection = connection
-        self.job = job
-
-    def rows(self, sql: str) -> list[Row]:
-        """Answer one SELECT whose only parameter is $job."""
-        cursor = self.connection.execute(sql, {"job": self.job})
-        names = [column[0] for column in cursor.description or []]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def one(self, sql: str) -> Row:
-        """The first row, or an empty one."""
-        return (self.rows(sql) or [{}])[0]
+    muppet: Muppet
 
 
 def jobs(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -93,8 +77,8 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         " WHERE p.job = $job ORDER BY c.position"
     )
     order = _order(columns)
-    totals = _sorted(reader.rows("FROM leak_total WHERE job = $job"), order)
-    rates = _sorted(reader.rows("FROM leak_rate WHERE job = $job"), order)
+    totals = ordered(reader.rows("FROM leak_total WHERE job = $job"), order)
+    rates = ordered(reader.rows("FROM leak_rate WHERE job = $job"), order)
     order["judge"] += sorted({row["judge"] for row in totals} - set(order["judge"]))
     order["category"] = sorted({row["category"] for row in rates})
     kinds = {judge["name"]: judge["kind"] or "" for c in columns for judge in c["judges"] or []}
@@ -102,9 +86,9 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         (name for name in order["judge"] if kinds.get(name, "") not in ("exact", "reasoning-leak")),
         order["judge"][0] if order["judge"] else "",
     )
-    channel = _corrected(_sorted(reader.rows("FROM channel WHERE job = $job"), order))
-    defences = _corrected(_sorted(reader.rows("FROM defence_effect WHERE job = $job"), order))
-    coverage = _sorted(reader.rows(COVERAGE), order)
+    channel = _corrected(ordered(reader.rows("FROM channel WHERE job = $job"), order))
+    defences = _corrected(ordered(reader.rows("FROM defence_effect WHERE job = $job"), order))
+    coverage = ordered(reader.rows(COVERAGE), order)
     items = int(reader.one("SELECT count(*) AS n FROM item WHERE job = $job")["n"])
     return Contents(
         job=job,
@@ -119,16 +103,17 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         coverage=coverage,
         totals=totals,
         rates=rates,
-        utility=_sorted(reader.rows("FROM utility_rate WHERE job = $job"), order),
-        joint=_sorted(reader.rows(JOINT), order),
+        utility=ordered(reader.rows("FROM utility_rate WHERE job = $job"), order),
+        joint=ordered(reader.rows(JOINT), order),
         channel=channel,
         defences=defences,
-        agreement=_sorted(reader.rows(AGREEMENT), order),
+        agreement=ordered(reader.rows(AGREEMENT), order),
         spend=reader.rows("FROM spend WHERE job = $job ORDER BY usd DESC NULLS LAST, lane, model"),
-        outcomes=_sorted(reader.rows(OUTCOMES), order),
+        outcomes=ordered(reader.rows(OUTCOMES), order),
         reasons=reader.rows(REASON),
-        examples=_sorted(reader.rows(EXAMPLE), order)[:EXAMPLES],
+        examples=ordered(reader.rows(EXAMPLE), order)[:EXAMPLES],
         headline=_headline(judge, order, coverage, totals, channel, defences, items),
+        muppet=read_muppet(reader, order, judge),
     )
 
 
@@ -206,20 +191,6 @@ def _notes(columns: list[Row]) -> dict[str, list[str]]:
         if column["note"] and column["model"] not in notes.setdefault(column["note"], []):
             notes[column["note"]].append(column["model"])
     return notes
-
-
-def _sorted(rows: list[Row], order: dict[str, list[str]]) -> list[Row]:
-    """Rows in the plan's order: judge, model, defence, condition; the rest stays as it was."""
-
-    def place(row: Row) -> list[tuple[int, str]]:
-        key = []
-        for name in ("judge", "model", "defence", "condition"):
-            value = str(row.get(name) or "")
-            known = order.get(name, [])
-            key.append((known.index(value) if value in known else len(known), value))
-        return key
-
-    return sorted(rows, key=place)
 
 
 def _corrected(rows: list[Row]) -> list[Row]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgrid.outcomes import StoreError
-from leakgrid.reports import contents, figures, scatter
+from leakgrid.reports import contents, figures, muppet, muppet_figures, scatter
 from leakgrid.reports.contents import Contents
 
 if TYPE_CHECKING:
@@ -70,22 +70,7 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
     from markupsafe import Markup
 
     stem = file_stem(told.job) + (".simulated" if told.simulated else "")
-    charts: dict[str, str] = {}
-    if told.totals:
-        charts["leak-rates"] = figures.leak_rates(told.totals, told.order, told.simulated)
-    if told.rates:
-        charts["categories"] = figures.categories(
-            told.rates, told.order, told.judge, told.simulated
-        )
-    traded = [
-        row
-        for row in told.joint
-        if row["leak_judge"] == told.judge and row["utility_judge"] == told.order["rater"][0]
-    ]
-    if any(row["known"] for row in traded):
-        charts["leak-against-utility"] = scatter.leak_against_utility(
-            traded, told.order, told.simulated
-        )
+    charts = _charts(told)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(reports_dir),
         autoescape=True,
@@ -109,6 +94,7 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
         },
         newest=told.runs[0] if told.runs else None,
         command=command(told),
+        causes=muppet.CAUSES,
     )
     page = out_dir / f"{stem}.html"
     page.write_text(text, encoding="utf-8")
@@ -118,6 +104,34 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
         path.write_text(svg, encoding="utf-8")
         paths.append(path)
     return paths
+
+
+def _charts(told: Contents) -> dict[str, str]:
+    """The SVG texts of all charts that the job has data for, by name."""
+    charts: dict[str, str] = {}
+    if told.totals:
+        charts["leak-rates"] = figures.leak_rates(told.totals, told.order, told.simulated)
+    if told.rates:
+        charts["categories"] = figures.categories(
+            told.rates, told.order, told.judge, told.simulated
+        )
+    traded = [
+        row
+        for row in told.joint
+        if row["leak_judge"] == told.judge and row["utility_judge"] == told.order["rater"][0]
+    ]
+    if any(row["known"] for row in traded):
+        charts["leak-against-utility"] = scatter.leak_against_utility(
+            traded, told.order, told.simulated
+        )
+    extra = told.muppet
+    if any(row["probed"] == "leak" for row in extra.causes):
+        charts["causes"] = muppet_figures.causes(extra.causes, told.order, told.simulated)
+    if any(row["judge"] == told.judge and row["known"] for row in extra.arms):
+        charts["parties"] = muppet_figures.parties(
+            extra.arms, told.order, told.judge, told.simulated
+        )
+    return charts
 
 
 def file_stem(job: str) -> str:
@@ -153,6 +167,16 @@ def _alt(name: str, told: Contents) -> tuple[str, str]:
         return (
             f"{word}Leaking against useful replies by model, defence and condition",
             "Scatter plot; the table of usefulness below it holds the same numbers.",
+        )
+    if name == "causes":
+        return (
+            f"{word}Causes of probed leaks by model, defence and condition",
+            "Stacked bars, strict and lenient; the table of causes below it holds the same numbers.",
+        )
+    if name == "parties":
+        return (
+            f"{word}Leak rate by number of people and length, judge {told.judge}",
+            "Lines with intervals; the table of arms below it holds the same numbers.",
         )
     return (
         f"{word}Leak rate by sensitive category, judge {told.judge}",
