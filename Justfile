@@ -13,7 +13,7 @@ setup:
 
 # Run every job that needs no key and no GPU, then render its page; the same again resumes
 run-all *FLAGS:
-    leakgrid run jobs/muppet-demo.toml --report {{FLAGS}}
+    leakgrid run jobs/muppet-demo.toml jobs/muppet-parties.toml --report {{FLAGS}}
 
 # Run one job file: just run jobs/local.toml
 run JOB *FLAGS:
@@ -37,7 +37,7 @@ test *ARGS:
 
 # Measure speed against peers in the same run
 bench *ARGS:
-    python -m tests.bench {{ARGS}}
+    python -m tests.bench --write {{ARGS}}
 
 # Check style and types
 lint:

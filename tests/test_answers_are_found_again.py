@@ -12,7 +12,8 @@ import pytest
 from leakgrid.cache.answers import AnswerCache, load_keys
 from leakgrid.cache.cells import DoneCells, load_cells, seal_records, short
 from leakgrid.cache.framing import seal
-from leakgrid.cache.journal import Journal, JournalFile
+from leakgrid.cache.journal import Journal
+from leakgrid.cache.journal_file import JournalFile
 from leakgrid.cache.segments import files, scan, seal_journal, seal_orphans
 from leakgrid.cache.spent import spent_usd
 from tests.rows import answer_row, key_of, record_row

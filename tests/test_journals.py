@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakgrid.cache.framing import seal, unseal
-from leakgrid.cache.journal import Journal, JournalFile
+from leakgrid.cache.journal import Journal
+from leakgrid.cache.journal_file import JournalFile
 from leakgrid.cache.segments import quarantine
 
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from leakgrid.cache.framing import seal
-from leakgrid.cache.journal import JournalFile
+from leakgrid.cache.journal_file import JournalFile
 from leakgrid.cache.segments import seal_journal
 from leakgrid.outcomes import StoreError
 from leakgrid.store.ingest import ingest, open_file

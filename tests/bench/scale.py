@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from leakgrid.cache.answers import load_keys
 from leakgrid.cache.cells import seal_records
-from leakgrid.cache.journal import Journal, JournalFile, new_stem
+from leakgrid.cache.journal import Journal
+from leakgrid.cache.journal_file import JournalFile, new_stem
 from leakgrid.cache.segments import GROUP_ROWS, seal_journal
 from leakgrid.cache.tables import ANSWERS
 from leakgrid.jobs.jobfile import load_job

@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import orjson
 
 from leakgrid.cache.framing import unseal
-from leakgrid.cache.journal import ROTATE_BYTES, SUFFIX, Journal, JournalFile
+from leakgrid.cache.journal import ROTATE_BYTES, Journal
+from leakgrid.cache.journal_file import SUFFIX, JournalFile
 from leakgrid.cache.segments import (
     GROUP_ROWS,
     SEGMENT,

@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from leakgrid.cache.journal import ROTATE_BYTES, SUFFIX, JournalFile
+from leakgrid.cache.journal import ROTATE_BYTES
+from leakgrid.cache.journal_file import SUFFIX, JournalFile
 from leakgrid.cache.segments import files, forgotten, quarantine, seal_journal, seal_orphans
 
 STREAM = "records"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from leakgrid.cache.journal import SUFFIX, Damage, JournalFile, lock, sync_folder
+from leakgrid.cache.journal_file import SUFFIX, Damage, JournalFile, lock, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from leakgrid.cache.journal import SUFFIX, JournalFile
+from leakgrid.cache.journal_file import SUFFIX, JournalFile
 from leakgrid.cache.segments import files
 
 

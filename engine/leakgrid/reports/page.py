@@ -171,7 +171,7 @@ def _alt(name: str, told: Contents) -> tuple[str, str]:
     if name == "causes":
         return (
             f"{word}Causes of probed leaks by model, defence and condition",
-            "Stacked bars, strict and lenient; the table of causes below it holds the same numbers.",
+            "Stacked bars, strict and lenient; the table of causes below holds the same numbers.",
         )
     if name == "parties":
         return (

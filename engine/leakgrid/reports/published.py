@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from leakgrid.outcomes import StoreError
 from leakgrid.reports.rows import Reader, Row
