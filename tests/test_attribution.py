@@ -124,6 +124,33 @@ def test_planted_causes_are_recovered_through_the_whole_engine(
     assert all(row["cause"] == expected and row["share"] == 1.0 for row in shares)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("knows", "boundaries", "expected"), PLANTED)
+def test_planted_causes_are_recovered_on_the_shipped_items(
+    tmp_path: Path, knows: float, boundaries: float, expected: str
+) -> None:
+    project = Project(
+        tmp_path,
+        job={
+            "models": ["sim-a"],
+            "defences": ["none"],
+            "conditions": ["group"],
+            "judges": ["exact"],
+            "dataset": str(ROOT / "datasets" / "muppet" / "items.jsonl"),
+            "limit": 60,
+        },
+        attribution={"judge": "exact", "controls": 0.0},
+        simulated={
+            "assistants": {"sim-a": {"leak": 0.6, "knows": knows, "boundaries": boundaries}}
+        },
+    )
+    done = project.run_job()
+    assert done.returncode == 0, done.stderr
+    rows = project.sql("SELECT strict, lenient, count(*) AS n FROM attribution GROUP BY ALL")
+    assert {(row["strict"], row["lenient"]) for row in rows} == {(expected, expected)}
+    assert sum(row["n"] for row in rows) > 20
+
+
 def test_sql_and_program_agree_on_every_case(tmp_path: Path) -> None:
     """The rules stand twice, here and in views.sql: they must never part."""
     import duckdb

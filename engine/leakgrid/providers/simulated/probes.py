@@ -6,6 +6,7 @@ them; what not everyone has been told may not go to all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,9 @@ def answer(assistant: Assistant, prompt: Prompt, coins: Coins) -> Mapping[str, A
     question = prompt.rest.rpartition("</information>")[2]
     target = _target(prompt, question)
     if target:
-        truth = any(target in note for note in lines(prompt.block("private_notes")))
+        # Notes call people by their first names, which are unique in a group.
+        named = re.compile(rf"\b{re.escape(target.split()[0])}\b")
+        truth = any(named.search(note) for note in lines(prompt.block("private_notes")))
         right = coins("probe") < assistant.knows
     else:
         truth = False
