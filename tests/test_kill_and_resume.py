@@ -213,3 +213,18 @@ def test_records_of_one_job_serve_another_that_asks_the_same(tmp_path: Path) -> 
     (project.folder / "jobs" / "copy.toml").write_text(text)
     done = project.run("run", "jobs/copy.toml", "--quiet")
     assert "0 of 0 open cells" in done.stdout or "0 calls sent" in done.stdout
+
+
+def test_a_model_that_waits_for_its_quota_does_not_hold_up_another(tmp_path: Path) -> None:
+    quota = {"quota": {"sim-a": {"rpm": 30, "burst_s": 10}}}
+    project = Project(tmp_path, items=12, job={"cells_at_once": 4}, simulated=quota)
+    process = project.start("run", "jobs/job.toml", "--quiet")
+    open_cells = (
+        "SELECT model, count(*) AS n FROM cell WHERE status <> 'done' GROUP BY model ORDER BY model"
+    )
+    wait_until(lambda: any((project.folder / "cache" / "records").glob("*.jsonl")))
+    # sim-a may send one call in two seconds; sim-b is through long before.
+    wait_until(lambda: [row["model"] for row in project.sql(open_cells)] == ["sim-a"], 25)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvloop
 
 from leakgrid.cache.cells import DoneCells
+from leakgrid.jobs.command import calm_collector
 from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.run import Run
@@ -53,6 +54,7 @@ def main() -> None:
         plan = Plan(cells, OneCall(given.calls))
         done = DoneCells(cache)
         run = Run(plan, done, plan.count_todo(done), cache)
+        calm_collector()
         began = time.perf_counter()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             report = runner.run(run.execute(watch))

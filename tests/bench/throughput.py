@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.bench.children import NotMeasuredError, client, folder, peers, say, t
 from tests.bench.standin import Standin, standin
 from tests.bench.table import Row, missing, row
 
-BARE_WORKERS, AT_ONCE, RUNS = 100, 512, 2
+BARE_WORKERS, AT_ONCE, SCREENED = 100, 512, 0.4
 
 WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "openai": (
@@ -34,79 +35,127 @@ WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Calls of leakgrid and the bare loop, and of each peer."""
+    """Calls of leakgrid and the bare loop, of leakgrid beside a peer, and of each peer."""
 
     calls: int
+    beside: int
     peers: dict[str, int]
+    pairs: int
 
 
-USUAL = Size(40_000, {"openai": 5_000, "litellm": 2_000, "inspect": 500})
-QUICK = Size(10_000, {"openai": 1_500, "litellm": 600, "inspect": 150})
+USUAL = Size(40_000, 20_000, {"openai": 3_000, "litellm": 1_500, "inspect": 400}, 3)
+QUICK = Size(10_000, 10_000, {"openai": 1_000, "litellm": 500, "inspect": 100}, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two clients that ran one right after the other, so that they met the same machine."""
+
+    other: Any
+    own: Any
+
+    @property
+    def pace(self) -> float:
+        """How many times as many calls a second as the other."""
+        return pace(self.own) / pace(self.other)
+
+    @property
+    def cpu(self) -> float:
+        """How many times the CPU per call of the other."""
+        return cpu_us(self.own) / cpu_us(self.other)
 
 
 def measure(size: Size) -> Iterator[Row]:
     """Every row of this part."""
     with standin() as server:
-        say(f"throughput: {size.calls:,} calls, the bare loop and leakgrid by turns")
+        say(f"throughput: {size.calls:,} calls, {size.pairs} pairs of the bare loop and leakgrid")
+
+        def bare() -> Any:
+            return client("client_bare", server.base_url, size.calls, BARE_WORKERS, timeout=120)
+
         try:
-            bare, own = by_turns(server, size.calls)
-        except NotMeasuredError as error:
-            for name in ("bare", "cpu", *WAYS):
+            found = pairs(bare, lambda: leakgrid(server, size.calls), size.pairs)
+            share = 100 * statistics.median(pair.pace for pair in found)
+            best = max(pace(pair.own) for pair in found)
+            peak = max(pair.own["peak_mb"] for pair in found)
+            words = f"{share:.0f} % ({spread([100 * pair.pace for pair in found])}; "
+            yield row("bare", share, f"{words}best {best:,.0f} calls/s; {peak:.0f} MB)")
+            times = statistics.median(pair.cpu for pair in found)
+            least = min(cpu_us(pair.own) for pair in found)
+            words = (
+                f"{times:.2f} × ({spread([pair.cpu for pair in found], 2)}; least {least:.0f} µs)"
+            )
+            yield row("cpu", times, words)
+        except Exception as error:  # one broken measure is no reason to lose the others
+            for name in ("bare", "cpu"):
                 yield missing(name, told(error))
-            return
-        share = 100 * pace(own) / pace(bare)
-        words = f"{share:.0f} % ({pace(own):,.0f} of {pace(bare):,.0f} calls/s"
-        yield row("bare", share, f"{words}; {own['peak_mb']:.0f} MB)")
-        times = cpu_us(own) / cpu_us(bare)
-        words = f"{times:.2f} × ({cpu_us(own):.0f} and {cpu_us(bare):.0f} µs)"
-        yield row("cpu", times, words)
         for name, ways in WAYS.items():
             say(f"throughput: {name}, {size.peers[name]:,} calls")
             try:
-                yield against(name, own, best_of(server, ways, size.peers[name]))
-            except NotMeasuredError as error:
+                yield against(name, server, size, ways)
+            except Exception as error:
                 yield missing(name, told(error))
 
 
-def by_turns(server: Standin, calls: int) -> tuple[Any, Any]:
-    """The better of two runs of the bare loop and of leakgrid, in the order A B B A."""
-    runs: dict[str, list[Any]] = {"bare": [], "own": []}
-    for which in ("bare", "own", "own", "bare"):
-        if which == "bare":
-            found = client("client_bare", server.base_url, calls, BARE_WORKERS, timeout=120)
+def against(name: str, server: Standin, size: Size, ways: tuple[tuple[str, ...], ...]) -> Row:
+    """A peer's row: its fastest way in pairs with leakgrid."""
+    calls = size.peers[name]
+    way = fastest(server, ways, int(calls * SCREENED))
+    found = pairs(
+        lambda: peer(server, way, calls), lambda: leakgrid(server, size.beside), size.pairs
+    )
+    times = statistics.median(pair.pace for pair in found)
+    best = max((pair.other for pair in found), key=pace)
+    words = f"{times:.1f} × ({spread([pair.pace for pair in found], 1)}; "
+    words += f"it: {pace(best):,.0f} calls/s, {cpu_us(best):,.0f} µs CPU a call)"
+    return row(name, times, words)
+
+
+def pairs(other: Callable[[], Any], own: Callable[[], Any], count: int) -> list[Pair]:
+    """Pairs of runs; every second one the other way round."""
+    found = []
+    for number in range(count):
+        if number % 2:
+            mine = own()
+            found.append(Pair(other(), mine))
         else:
-            with folder() as home:
-                found = client(
-                    "client_leakgrid", server.base_url, calls, AT_ONCE, home, timeout=240
-                )
-            if found["sent"] != calls:
-                raise NotMeasuredError(f"leakgrid sent {found['sent']:,} of {calls:,} calls")
-        runs[which].append(found)
-    return max(runs["bare"], key=pace), max(runs["own"], key=pace)
+            theirs = other()
+            found.append(Pair(theirs, own()))
+    return found
 
 
-def best_of(server: Standin, ways: tuple[tuple[str, ...], ...], calls: int) -> Any:
+def leakgrid(server: Standin, calls: int) -> Any:
+    """One run with everything on in a new folder."""
+    with folder() as home:
+        found = client("client_leakgrid", server.base_url, calls, AT_ONCE, home, timeout=240)
+    if found["sent"] != calls:
+        raise NotMeasuredError(f"leakgrid sent {found['sent']:,} of {calls:,} calls")
+    return found
+
+
+def peer(server: Standin, way: tuple[str, ...], calls: int) -> Any:
+    """One run of a peer in one of its ways."""
+    module, workers, *more = way
+    return client(module, server.base_url, calls, workers, *more, python=peers(), timeout=90)
+
+
+def fastest(server: Standin, ways: tuple[tuple[str, ...], ...], calls: int) -> tuple[str, ...]:
     """The fastest of a peer's ways; raises NotMeasuredError when none works."""
-    python = peers()
-    found, failed = [], NotMeasuredError("there is no way to run it")
-    for module, workers, *more in ways:
+    found, failed = {}, NotMeasuredError("there is no way to run it")
+    for way in ways:
         try:
-            found.append(
-                client(module, server.base_url, calls, workers, *more, python=python, timeout=90)
-            )
+            found[way] = pace(peer(server, way, calls))
         except NotMeasuredError as error:
             say(f"  {error}")
             failed = error
     if not found:
         raise failed
-    return max(found, key=pace)
+    return max(found, key=lambda way: found[way])
 
 
-def against(name: str, own: Any, peer: Any) -> Row:
-    """A peer's row: the ratio of paces, with its own pace and CPU."""
-    times = pace(own) / pace(peer)
-    words = f"{times:.1f} × (it: {pace(peer):,.0f} calls/s, {cpu_us(peer):,.0f} µs CPU a call)"
-    return row(name, times, words)
+def spread(numbers: list[float], digits: int = 0) -> str:
+    """From the least to the most, in words."""
+    return f"{min(numbers):.{digits}f} to {max(numbers):.{digits}f}"
 
 
 def pace(result: Any) -> float:

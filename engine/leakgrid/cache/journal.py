@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from leakgrid.cache.framing import seal
 from leakgrid.cache.journal_file import SUFFIX, JournalFile, lock, new_stem, sync_folder
@@ -25,8 +26,11 @@ from leakgrid.outcomes import CacheError
 
 COMMIT_ROWS = 256
 COMMIT_SECONDS = 0.05
+RELEASED_ROWS = 32
 ROTATE_BYTES = 64 * 1024 * 1024
 ROOM_SHARE = 8
+
+_Batch: TypeAlias = "list[tuple[bytes, asyncio.Future[tuple[JournalFile, int]] | None]]"
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -70,7 +74,7 @@ class Journal:
         self._commit_rows = commit_rows
         self._commit_seconds = commit_seconds
         self._room_bytes = room_bytes
-        self._pending: list[tuple[bytes, asyncio.Future[tuple[JournalFile, int]] | None]] = []
+        self._pending: _Batch = []
         self._timer: asyncio.TimerHandle | None = None
         self._commit: asyncio.Future[None] | None = None
         self._failed: CacheError | None = None
@@ -160,7 +164,7 @@ class Journal:
 
     def _committed(
         self,
-        batch: list[tuple[bytes, asyncio.Future[tuple[JournalFile, int]] | None]],
+        batch: _Batch,
         written: asyncio.Future[tuple[JournalFile, int, bool]],
     ) -> None:
         try:
@@ -178,9 +182,7 @@ class Journal:
             if self._on_full is not None:
                 self._on_full(error)
         else:
-            for ordinal, (_, future) in enumerate(batch, start=first):
-                if future is not None and not future.done():
-                    future.set_result((file, ordinal))
+            self._release(batch, file, first, 0)
             if full and self._on_full is not None:
                 self._on_full(self._no_room())
         commit, self._commit = self._commit, None
@@ -190,6 +192,18 @@ class Journal:
             self._start_commit()
         elif self._pending and self._timer is None:
             self._timer = self._loop.call_later(self._commit_seconds, self._start_commit)
+
+    def _release(self, batch: _Batch, file: JournalFile, first: int, start: int) -> None:
+        """Tell those who wait, some at a time: each then has work to do before it waits again,
+
+        and all of it at once would keep the event loop for tens of milliseconds.
+        """
+        end = start + RELEASED_ROWS
+        for place, (_, future) in enumerate(batch[start:end], start=start):
+            if future is not None and not future.done():
+                future.set_result((file, first + place))
+        if end < len(batch):
+            self._loop.call_soon(self._release, batch, file, first, end)
 
     # --- the thread's side -----------------------------------------------------------------
 

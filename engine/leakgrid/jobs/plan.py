@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,9 +64,12 @@ class Plan:
         """Planned cells."""
         return len(self.items) * len(self.columns)
 
-    def todo(self, done: DoneCells) -> Iterator[Todo]:
-        """Cells that are not done, items outermost: all that is asked of an item shares text."""
-        sets = [(column, done.column(column.id)) for column in self.columns]
+    def todo(self, done: DoneCells, columns: Iterable[Column] | None = None) -> Iterator[Todo]:
+        """Cells of ``columns`` (all, if not given) that are not done.
+
+        Items are outermost: all that is asked of an item shares text.
+        """
+        sets = [(column, done.column(column.id)) for column in columns or self.columns]
         for item in self.items:
             digest = short(item.digest)
             for column, finished in sets:

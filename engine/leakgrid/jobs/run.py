@@ -65,6 +65,7 @@ class Run:
         self.plan = plan
         self.cache = cache
         self.todo = sum(todo.values())
+        self._todo = todo
         self.done = self.open = self.skipped = 0
         self._done_cells = done
         self._columns = {column.id: column for column in plan.columns if column.id in todo}
@@ -135,11 +136,15 @@ class Run:
             return report
 
     async def _all_cells(self) -> None:
-        cells = self.plan.todo(self._done_cells)
-        count = min(self.plan.job.cells_at_once, self.todo)
+        # A window for each model: cells that wait for a gated lane must not take the places of
+        # those whose lanes are open.
         async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(self._worker(cells))
+            for model in dict.fromkeys(column.point.model for column in self._columns.values()):
+                mine = [c for c in self._columns.values() if c.point.model == model]
+                cells = self.plan.todo(self._done_cells, mine)
+                open_cells = sum(self._todo[column.id] for column in mine)
+                for _ in range(min(self.plan.job.cells_at_once, open_cells)):
+                    group.create_task(self._worker(cells))
         await self._records.flush()
 
     async def _worker(self, cells: Iterator[Todo]) -> None:

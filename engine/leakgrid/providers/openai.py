@@ -106,10 +106,12 @@ class ChatCompletions:
         status, raw, fault, sent = 0, b"", "", True
         headers: Mapping[str, str] = {}
         deadline = self._deadlines.begin()
+        response = None
         try:
-            async with self._session.post(self._url, data=body, headers=self._headers) as response:
-                raw = await response.read()
-                status, headers = response.status, response.headers
+            # Reading a body to its end gives the connection back; otherwise it is closed below.
+            response = await self._session.post(self._url, data=body, headers=self._headers)
+            raw = await response.read()
+            status, headers = response.status, response.headers
         except asyncio.CancelledError:
             task = deadline.task
             # Late, and nobody else wants the task gone: that is a failed call, no cancellation.
@@ -126,6 +128,8 @@ class ChatCompletions:
             fault = f"{type(error).__name__}: {error}"
         finally:
             self._deadlines.end(deadline)
+            if response is not None and not status:
+                response.close()
         if self._secret and self._secret in raw:
             raw = raw.replace(self._secret, b"[redacted]")
         return Exchange(status, headers, raw, time.perf_counter() - began, fault, sent)

@@ -55,7 +55,10 @@ def ingest(
     Blocks: call it in a worker thread. Waits up to ``patience_s`` for another process's lock.
     """
     import duckdb
+    import pyarrow as pa
 
+    # Arrow's own pool keeps what it has once had; the system's gives it back.
+    pa.set_memory_pool(pa.system_memory_pool())
     begun = time.monotonic()
     database.parent.mkdir(parents=True, exist_ok=True)
     scan = scan or derive.default_scan()
