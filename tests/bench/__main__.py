@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 
@@ -52,12 +51,11 @@ def main() -> None:
         say(f"{row.measure.what}: {row.value} [{row.measure.bar}: {row.reached}]")
         found.append(row)
     say(f"done in {time.monotonic() - began:.0f} s")
-    print(render(found))
+    print(render(found, given.only))
     if given.write and given.quick:
         say("--quick: the README stays as it is")
     elif given.write:
         README.write_text(written(README.read_text("utf-8"), found), "utf-8")
-    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -86,11 +86,14 @@ def missing(name: str, reason: object) -> Row:
     return Row(MEASURES[name], f"not measured: {reason}", MISSING)
 
 
-def render(rows: Iterable[Row]) -> str:
-    """The table of every measure in order; one without a row is not measured."""
+def render(rows: Iterable[Row], parts: Iterable[str] = PARTS) -> str:
+    """The table of every measure of these parts; one without a row is not measured."""
     by_measure = {row.measure: row for row in rows}
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
+    wanted = set(parts)
     for measure in MEASURES.values():
+        if measure.part not in wanted:
+            continue
         found = by_measure.get(measure) or Row(measure, "", MISSING)
         cells = (measure.what, found.value, measure.bar, found.reached, f"`{measure.part}`")
         lines.append("| " + " | ".join(cells) + " |")
