@@ -14,7 +14,7 @@ MOST_ATTEMPTS = {
 }
 """Attempts at one call that may end so. Quota answers are not counted: they only gate the lane."""
 
-_wait = tenacity.wait_exponential_jitter(initial=0.25, max=30.0, exp_base=2.0, jitter=0.5)
+_wait = tenacity.wait_exponential(multiplier=0.25, max=30.0) + tenacity.wait_random(0.0, 0.5)
 
 
 def backoff(failures: int) -> float:
