@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from leakgrid.cache.answers import AnswerCache, load_keys
-from leakgrid.cache.cells import DoneCells, load_cells, seal_records, short
+from leakgrid.cache.cells import DoneCells, load_cells, short
 from leakgrid.cache.framing import seal
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.journal_file import JournalFile
@@ -188,7 +188,7 @@ def test_only_settled_cells_are_done(tmp_path: Path, sealed: bool) -> None:
     if sealed:
         journal = JournalFile(path)
         journal.read()
-        seal_records(journal)
+        load_cells(seal_journal("records", journal))
     done = DoneCells(tmp_path)
     assert done.column(one) == {short(key_of(1))}
     assert done.column(other) == {short(key_of(3))}
@@ -212,6 +212,6 @@ def test_a_forgotten_record_leaves_its_cell_open(tmp_path: Path, sealed: bool) -
     if sealed:
         journal = JournalFile(path)
         journal.read()
-        seal_records(journal)
+        load_cells(seal_journal("records", journal))
     asyncio.run(tombstone(tmp_path, "records", [[path.stem, 0]]))
     assert DoneCells(tmp_path).column("c" * 32) == {short(key_of(2))}

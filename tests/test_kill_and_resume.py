@@ -49,7 +49,8 @@ def test_kill_9_at_twenty_moments_costs_at_most_the_calls_in_flight(tmp_path: Pa
 
     project = Project(tmp_path / "killed", items=12, simulated=slow)
     with running(table_of(project)) as server:
-        project.write_job(**attached(server), job={"cells_at_once": 8}, simulated=slow)
+        # Four cells at once for each of two models, each with one call in flight.
+        project.write_job(**attached(server), job={"cells_at_once": 4}, simulated=slow)
         lost = 0
         for _ in range(20):
             process = project.start("run", "jobs/job.toml", "--quiet")

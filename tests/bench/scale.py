@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -22,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leakgrid.cache.answers import load_keys
-from leakgrid.cache.cells import seal_records
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.journal_file import JournalFile, new_stem
+from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.segments import GROUP_ROWS, seal_journal
 from leakgrid.cache.tables import ANSWERS
 from leakgrid.jobs.jobfile import load_job
@@ -215,7 +216,7 @@ params = {{ max_tokens = 300 }}
 async def _write_cells(cache: Path, plan: Plan, first: int, end: int) -> None:
     """Settled records of the items from ``first`` to ``end``, by the journal's own writer."""
     ends = {column.id: _row_end(column) for column in plan.columns}
-    async with Journal(cache / "records", on_sealed=seal_records) as journal:
+    async with Journal(cache / "records", on_sealed=partial(seal_apart, "records")) as journal:
         for item in plan.items[first:end]:
             start = orjson.dumps({"digest": item.digest.hex(), "item": item.id})[:-1] + b","
             for column in plan.columns:

@@ -14,6 +14,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,13 +23,13 @@ import orjson
 from leakgrid.cache.framing import unseal
 from leakgrid.cache.journal import ROTATE_BYTES, Journal
 from leakgrid.cache.journal_file import SUFFIX, JournalFile
+from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.segments import (
     GROUP_ROWS,
     SEGMENT,
     files,
     forgotten,
     quarantine,
-    seal_journal,
     seal_orphans,
 )
 
@@ -149,7 +150,7 @@ class AnswerCache:
         self._written_number = 0
         self.journal = Journal(
             folder / STREAM,
-            on_sealed=self._sealed,
+            on_sealed=partial(seal_apart, STREAM),
             on_full=on_full,
             rotate_bytes=rotate_bytes,
             room_bytes=ROOM_BYTES,
@@ -270,10 +271,6 @@ class AnswerCache:
             return keys
         self._add(path.stem, _SegmentReader(path))
         return load_keys(path)
-
-    def _sealed(self, journal: JournalFile) -> None:
-        with contextlib.suppress(OSError):
-            load_keys(seal_journal(STREAM, journal))
 
 
 def _short(row: Row) -> int:

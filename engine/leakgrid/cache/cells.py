@@ -18,7 +18,7 @@ import orjson
 
 from leakgrid.cache.journal import ROTATE_BYTES
 from leakgrid.cache.journal_file import SUFFIX, JournalFile
-from leakgrid.cache.segments import files, forgotten, quarantine, seal_journal, seal_orphans
+from leakgrid.cache.segments import files, forgotten, quarantine, seal_orphans
 
 STREAM = "records"
 
@@ -69,12 +69,6 @@ class DoneCells:
         journal.read(take)
         self.notices += quarantine(folder, journal.damage)
         self._merge(_grouped(rows))
-
-
-def seal_records(journal: JournalFile) -> None:
-    """Make the segment of a full records journal, and its cells file."""
-    with contextlib.suppress(OSError):
-        load_cells(seal_journal(STREAM, journal))
 
 
 def load_cells(segment: Path) -> list[tuple[str, array[int]]]:

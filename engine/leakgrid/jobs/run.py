@@ -10,14 +10,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from leakgrid.cache.answers import AnswerCache
-from leakgrid.cache.cells import DoneCells, seal_records
+from leakgrid.cache.cells import STREAM as RECORDS
+from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.journal import Journal
+from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.asking import AskCounts, Asker
 from leakgrid.jobs.budget import Budget
@@ -93,7 +96,7 @@ class Run:
                 self._records = await stack.enter_async_context(
                     Journal(
                         self.cache / "records",
-                        on_sealed=seal_records,
+                        on_sealed=partial(seal_apart, RECORDS),
                         on_full=self._disk_full,
                         room_bytes=RECORDS_ROOM_BYTES,
                     )

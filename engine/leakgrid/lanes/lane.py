@@ -170,7 +170,7 @@ class Lane:
             return
         if not self._admission.quota_bound:
             self._limit.completed(self._latency.mean, self._clock())
-        elif self._answered % FOLLOW_EVERY == 0:
+        elif self._answered % FOLLOW_EVERY == 0 or self._answered < FOLLOW_EVERY:
             self._follow_quota()
 
     def _follow_quota(self) -> None:

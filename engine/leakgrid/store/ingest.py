@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 4096
+COMMIT_ROWS = 20_000
 SETTINGS = (
     "SET memory_limit = '100MB'",
     "SET preserve_insertion_order = false",
@@ -75,8 +76,17 @@ def ingest(
             for stream in derive.STREAMS:
                 skip = _marks(connection, stream)
                 ends: dict[str, int] = {}
+                held = 0
                 for table in chunks(scan(cache, stream, skip), ends):
                     derive.load(connection, stream, table, counts)
+                    held += table.num_rows
+                    if held >= COMMIT_ROWS:
+                        # Rows and their marks go together, so a kill between two commits neither
+                        # loses nor doubles any; DuckDB keeps what is not committed in memory.
+                        _mark(connection, stream, ends)
+                        connection.commit()
+                        connection.begin()
+                        held = 0
                 _mark(connection, stream, ends)
             removed = _remove(connection, forgotten(cache))
             connection.commit()
