@@ -172,8 +172,7 @@ async def _through_lanes(
             loop.add_signal_handler(number, interrupt)
             stack.callback(loop.remove_signal_handler, number)
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(lane.dispatch()) for lane in ways[0].lanes]
-            helpers += [group.create_task(_watch(*served)) for served in ways[0].served]
+            helpers = ways[0].tend(group)
             try:
                 said = await _all(panel, asker.ask, replies, session)
             finally:
@@ -182,13 +181,6 @@ async def _through_lanes(
         session.sent = asker.counts.sent
         session.without_sending = asker.counts.from_cache + asker.counts.joined
     return said
-
-
-async def _watch(server: Any, lanes: tuple[Any, ...]) -> None:
-    down = await server.watch()
-    if down is not None:
-        for lane in lanes:
-            lane.stop(down)
 
 
 async def _all(

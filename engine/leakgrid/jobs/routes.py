@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -35,6 +36,19 @@ class Ways:
     routes: dict[str, Route]
     lanes: tuple[Lane, ...]
     served: tuple[tuple[Server, tuple[Lane, ...]], ...]
+
+    def tend(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start every lane's dispatcher and every server's watch; the caller cancels them."""
+        tasks = [group.create_task(lane.dispatch()) for lane in self.lanes]
+        return tasks + [group.create_task(_watch(server, held)) for server, held in self.served]
+
+
+async def _watch(server: Server, lanes: tuple[Lane, ...]) -> None:
+    """Stop the lanes of a server that dies."""
+    down = await server.watch()
+    if down is not None:
+        for lane in lanes:
+            lane.stop(down)
 
 
 @contextlib.asynccontextmanager
@@ -72,7 +86,9 @@ async def open_ways(
         groups: dict[str, list[ModelSpec]] = {}
         for spec in specs:
             groups.setdefault(lane_id(spec), []).append(spec)
-        routes, lanes, by_server = {}, [], {source: [] for source in servers}  # type: ignore[var-annotated]
+        routes: dict[str, Route] = {}
+        lanes: list[Lane] = []
+        by_server: dict[str, list[Lane]] = {source: [] for source in servers}
         for name, sharing in groups.items():
             quota = _strictest([spec.quota for spec in sharing])
             lane = Lane(
@@ -94,12 +110,10 @@ async def open_ways(
                     by_server[source].append(lane)
         served = tuple((servers[source], tuple(held)) for source, held in by_server.items())
         yield Ways(routes, tuple(lanes), served)
-        learned = {
-            name: next(route.lane for model, route in routes.items() if model == sharing[0].name)
-            for name, sharing in groups.items()
-        }
         kept = {
-            name: lane.remember() for name, lane in learned.items() if lane.statistics().answered
+            name: lane.remember()
+            for name, lane in zip(groups, lanes, strict=True)
+            if lane.statistics().answered
         }
         write_memory(cache, {**remembered, **kept})
 

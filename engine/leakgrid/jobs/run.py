@@ -36,7 +36,6 @@ from leakgrid.outcomes import (
     LaneStopped,
     Outcome,
 )
-from leakgrid.providers.servers import Server
 from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
@@ -123,10 +122,7 @@ class Run:
             self._asker = Asker(ways.routes, self._answers, job=self.plan.job.name, run=self._id)
             progress.watch(self)
             async with asyncio.TaskGroup() as group:
-                helpers = [group.create_task(lane.dispatch()) for lane in ways.lanes]
-                helpers += [
-                    group.create_task(self._watch(server, lanes)) for server, lanes in ways.served
-                ]
+                helpers = ways.tend(group)
                 helpers.append(group.create_task(progress.show()))
                 self._work = group.create_task(self._all_cells())
                 if self._interrupts:
@@ -198,12 +194,6 @@ class Run:
         if self._ways is not None:
             for lane in self._ways.lanes:
                 lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
-
-    async def _watch(self, server: Server, lanes: tuple[Any, ...]) -> None:
-        down = await server.watch()
-        if down is not None:
-            for lane in lanes:
-                lane.stop(down)
 
     # --- what is written ----------------------------------------------------------------------
 
