@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 
@@ -11,13 +12,15 @@ import pytest
 from leakgrid.jobs import guard
 
 
-def blocks(work: Callable[[], object], most_s: float = 0.05) -> list[guard.Block]:
+def blocks(
+    work: Callable[[], object], most_s: float = 0.05, *, collections_count: bool = True
+) -> list[guard.Block]:
     async def main() -> None:
         asyncio.get_running_loop().call_soon(work)
         await asyncio.sleep(0.01)
 
     found: list[guard.Block] = []
-    before = guard.install(most_s, found)
+    before = guard.install(most_s, found, collections_count=collections_count)
     try:
         asyncio.run(main())
     finally:
@@ -42,6 +45,14 @@ def test_a_held_loop_is_noticed(work: Callable[[], object]) -> None:
 @pytest.mark.may_block
 def test_short_callbacks_are_not() -> None:
     assert blocks(lambda: time.sleep(0.001), most_s=1.0) == []
+
+
+@pytest.mark.may_block
+def test_the_collection_of_a_heap_full_of_tests_is_put_aside_where_asked() -> None:
+    heap: list[list[object]] = [[] for _ in range(1_500_000)]
+    assert blocks(gc.collect, most_s=0.01)
+    assert blocks(gc.collect, most_s=0.01, collections_count=False) == []
+    assert heap
 
 
 def test_removing_it_leaves_asyncio_as_it_was() -> None:

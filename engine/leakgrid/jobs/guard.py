@@ -2,16 +2,18 @@
 
 Switched on by the environment variable LEAKGRID_GUARD_MS (milliseconds), for a whole run on
 asyncio's own loop. A callback that the operating system put aside for another process is not
-to blame, so then only its processor time counts.
+to blame, so then only its processor time counts. Nor is one during which Python happened to
+collect the garbage of a process that never froze its heap, as a run does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 VARIABLE = "LEAKGRID_GUARD_MS"
 EXIT_BLOCKED = 70
@@ -26,25 +28,49 @@ class Block:
     cpu_s: float
 
 
-def install(most_s: float, found: list[Block]) -> Any:
+class _Collections:
+    """Seconds that whole garbage collections have taken so far."""
+
+    def __init__(self) -> None:
+        self.seconds = self._began = 0.0
+
+    def __call__(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
+        if info["generation"] < 2:
+            return
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.seconds += time.perf_counter() - self._began
+
+
+def install(most_s: float, found: list[Block], *, collections_count: bool = True) -> Any:
     """Watch all callbacks of all asyncio loops; returns what ``remove`` wants back."""
     before = asyncio.events.Handle._run
+    collections = _Collections()
+    if not collections_count:
+        gc.callbacks.append(collections)
 
     def watched(self: Any) -> None:
         switches = _put_aside()
+        aside = collections.seconds
         wall, cpu = time.perf_counter(), time.thread_time()
         before(self)
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        aside = collections.seconds - aside
+        wall, cpu = wall - aside, cpu - aside
         if wall > most_s and (cpu > most_s or _put_aside() == switches):
             found.append(Block(repr(self), wall, cpu))
 
     asyncio.events.Handle._run = watched  # type: ignore[method-assign]
-    return before
+    return before, collections
 
 
-def remove(before: Any) -> None:
+def remove(installed: Any) -> None:
     """Stop watching."""
+    before, collections = installed
     asyncio.events.Handle._run = before  # type: ignore[method-assign]
+    if collections in gc.callbacks:
+        gc.callbacks.remove(collections)
 
 
 def told(found: list[Block]) -> str:
