@@ -14,6 +14,7 @@ from leakgrid.cache.cells import DoneCells, load_cells, short
 from leakgrid.cache.framing import seal
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.journal_file import JournalFile
+from leakgrid.cache.readers import BLOCKS_KEPT, JournalReader, Recent
 from leakgrid.cache.segments import files, scan, seal_journal, seal_orphans
 from leakgrid.cache.spent import spent_usd
 from tests.rows import answer_row, key_of, record_row
@@ -73,6 +74,27 @@ def test_answers_are_found_while_their_journal_becomes_a_segment(tmp_path: Path)
 
     asyncio.run(main())
     assert len(files(tmp_path, "answers")) > 2
+
+
+def test_a_replay_reads_ahead_and_keeps_few_blocks(tmp_path: Path) -> None:
+    asyncio.run(keep(tmp_path, range(40), rotate_bytes=10_000))
+    asyncio.run(keep(tmp_path, range(40, 700)))
+
+    async def main() -> None:
+        async with AnswerCache(tmp_path) as cache:
+            for number in range(600):
+                assert await cache.find(key_of(number)) is not None
+                await asyncio.sleep(0)
+            journal = cache._readers[-1]
+            assert isinstance(journal, JournalReader)
+            assert not journal.has(2), "the last block was read before anyone asked for it"
+            blocks: dict[int, int] = {}
+            recent = Recent()
+            for block in range(BLOCKS_KEPT + 5):
+                recent.keep(blocks, block, block)
+            assert list(blocks) == list(range(5, BLOCKS_KEPT + 5))
+
+    asyncio.run(main())
 
 
 def test_failed_attempts_are_kept_and_never_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakgrid.benchmarks.muppet.scene import CONDITIONS, Scene
-from leakgrid.jobs.jobfile import CONDITIONS as IN_JOBS
+from leakgrid.jobs.forms import FORMS
 from leakgrid.types import Call
 from tests.defence_world import FREE, NEWEST, SECRET, digest, muppet, project, run
 from tests.project import ROOT
@@ -65,7 +65,7 @@ def test_readers_are_those_who_see_the_reply(
 
 
 def test_jobs_and_their_documentation_know_every_condition() -> None:
-    assert IN_JOBS["muppet"] == CONDITIONS
+    assert FORMS["muppet"].conditions(None) == CONDITIONS
     page = (ROOT / "jobs" / "README.md").read_text("utf-8")
     assert all(f"`{name}`" in page for name in CONDITIONS)
 

@@ -55,6 +55,24 @@ def test_rows_are_on_disk_when_append_returns(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_writer_that_is_too_fast_can_wait_for_the_disk(tmp_path: Path) -> None:
+    rows = [orjson.dumps({"n": number, "text": "x" * 100_000}) for number in range(60)]
+
+    async def main() -> None:
+        async with Journal(tmp_path) as journal:
+            held = 0
+            for row in rows:
+                journal.append_soon(row)
+                if journal.behind:
+                    held += 1
+                    await journal.caught_up()
+                    assert not journal.behind
+            assert held > 1
+
+    asyncio.run(main())
+    assert rows_of(tmp_path) == list(range(60))
+
+
 def test_a_journal_cut_anywhere_in_its_last_rows_loses_only_the_torn_row(tmp_path: Path) -> None:
     whole = b"".join(seal(orjson.dumps({"n": number})) for number in range(4))
     keep = len(whole) - 2 * len(seal(b'{"n":0}'))

@@ -134,6 +134,61 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Utterance:
+    """What one side of a dialogue said in one round (from 1), and how that call ended."""
+
+    turn: int
+    speaker: str
+    text: str
+    outcome: Outcome
+    reasoning: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """That one judge went through what a speaker said, attribute by attribute.
+
+    ``turn`` 0 is the whole dialogue. ``asked`` attributes were put to it, ``unknown`` of them
+    stayed unknown. Where ``whole`` is False what was said broke off, so silence tells nothing.
+    """
+
+    judge: str
+    speaker: str
+    turn: int
+    asked: int
+    unknown: int
+    whole: bool = True
+    parser: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reveal:
+    """How far a speaker disclosed one attribute: full or partial, None where it is unknown.
+
+    An attribute that a whole Hearing covers and that has no Reveal was not disclosed.
+    """
+
+    judge: str
+    speaker: str
+    turn: int
+    attribute: str
+    degree: str | None
+    evidence: str = ""
+    why: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One sample's label of one attribute: necessary, inappropriate, or both at once."""
+
+    attribute: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The row a finished cell leaves behind.
 
@@ -148,6 +203,10 @@ class Record:
     verdicts: tuple[Verdict, ...] = ()
     ratings: tuple[Rating, ...] = ()
     probes: tuple[Probe, ...] = ()
+    utterances: tuple[Utterance, ...] = ()
+    hearings: tuple[Hearing, ...] = ()
+    reveals: tuple[Reveal, ...] = ()
+    votes: tuple[Vote, ...] = ()
     settled: bool = True
     simulated: bool = False
     calls: tuple[tuple[str, str], ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.run import Run
 from leakgrid.lanes.values import Quota
+from leakgrid.store.landing import peak_mb
 from leakgrid.types import Ask, Call, Message, Record, Verdict
 from tests.bench.work import SYSTEM, measured
 
@@ -56,6 +58,14 @@ class OneCall:
 
     def attributes(self) -> list[tuple[str, str, str]]:
         return [(item.id, "secret", "health") for item in self.items]
+
+    def facts(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def example(self, call: Call) -> str | None:
+        """Any will do."""
+        return None
 
     def cues(self) -> Mapping[str, Mapping[str, str]]:
         return {}
@@ -93,7 +103,7 @@ def model(name: str, base_url: str, **quota: Any) -> ModelSpec:
 def job(folder: Path, specs: list[ModelSpec], *, samples: int = 1, at_once: int = 512) -> Job:
     """A job over the stand-in's models."""
     return Job(
-        path=folder / "bench.toml", home=folder, name="bench", benchmark="bench",
+        path=folder / "bench.toml", home=folder, name="bench", benchmark="muppet",
         dataset=folder / "items", limit=0, samples=samples,
         models=tuple(spec.name for spec in specs), defences=("none",), conditions=("group",),
         judges=(), specs={spec.name: spec for spec in specs}, prompts=folder, budget_usd=None,
@@ -117,18 +127,6 @@ class Lag(Progress):
     def quantile(self, share: float) -> float:
         """Seconds that ``share`` of the wake-ups were not later than."""
         return sorted(self.late)[int(share * (len(self.late) - 1))]
-
-
-def peak_mb() -> float | None:
-    """Peak memory of this process alone, where Linux tells it.
-
-    ``getrusage`` counts what the process that started this one had before.
-    """
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def warm_imports() -> None:
@@ -187,19 +185,19 @@ def main() -> None:
         if isinstance(progress, Lag):
             more["lag_p99_ms"] = progress.quantile(0.99) * 1000
             more["lag_max_ms"] = progress.quantile(1.0) * 1000
-        peak = peak_mb()
-        if peak is not None:
-            more["run_peak_mb"] = peak
+        more["run_peak_mb"] = peak_mb()
         if not given.no_ingest:
-            from leakgrid.store.ingest import ingest
+            from leakgrid.store.landing import land_apart
 
             began = time.perf_counter()
-            landed = ingest(cache, database)
+            landed = land_apart(cache, database)
             more["ingest_s"] = time.perf_counter() - began
             more["ingest_rows"] = sum(landed.rows.values())
-        peak = peak_mb()
-        if peak is not None:
-            more["peak_mb"] = peak
+            more["ingest_peak_mb"] = landed.peak_mb
+        # What it costs is everything, also the work of children; what it holds is one process.
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        more["children_cpu_s"] = children.ru_utime + children.ru_stime
+        more["peak_mb"] = max(peak_mb(), more.get("ingest_peak_mb", 0.0))
     if profiler is not None:
         profiler.disable()
         profiler.dump_stats(given.profile)

@@ -37,5 +37,6 @@ def measured(calls: int) -> Iterator[dict[str, float]]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
         1024 * 1024 if sys.platform == "darwin" else 1024
     )
+    cpu += more.pop("children_cpu_s", 0.0)
     result = {"calls": calls, "wall_s": wall, "cpu_s": cpu, "peak_mb": peak, **more}
     os.write(1, json.dumps(result).encode() + b"\n")

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leakgrid.types import Ask, Json, Record
+from leakgrid.types import Ask, Call, Json, Record
 
 
 class Item(Protocol):
@@ -33,12 +33,18 @@ class JudgeUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Where a cell stands in the grid, but for its item."""
+    """Where a cell stands in the grid, but for its item.
+
+    ``receiver`` is the model of the other side in a dialogue of ``turns`` rounds; empty and 0
+    where there is none.
+    """
 
     model: str
     defence: str
     condition: str
     sample: int
+    receiver: str = ""
+    turns: int = 0
 
 
 class Benchmark(Protocol):
@@ -58,8 +64,14 @@ class Benchmark(Protocol):
     def attributes(self) -> list[tuple[str, str, str]]:
         """(item, attribute key, sensitive category) of everything that may leak."""
 
+    def facts(self) -> Mapping[str, Json]:
+        """What tables need beyond items and attributes: more keys of the plan that is kept."""
+
     def cues(self) -> Mapping[str, Mapping[str, str]]:
         """Sentences by which a simulated server tells defences and conditions apart."""
+
+    def example(self, call: Call) -> str | None:
+        """A usual answer to one of its calls, for forecasts; None where any that fits will do."""
 
     def cell(self, ask: Ask, item: Any, point: Point) -> Coroutine[Any, Any, Record]:
         """Run one cell."""

@@ -11,18 +11,16 @@ import asyncio
 import contextlib
 import os
 from array import array
-from collections import OrderedDict
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from leakgrid.cache.framing import unseal
 from leakgrid.cache.journal import ROTATE_BYTES, Journal
 from leakgrid.cache.journal_file import SUFFIX, JournalFile
+from leakgrid.cache.readers import JournalReader, Reader, Recent, Row, SegmentReader
 from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.segments import (
     GROUP_ROWS,
@@ -34,102 +32,7 @@ from leakgrid.cache.segments import (
 )
 
 STREAM = "answers"
-BLOCKS_KEPT = 16
 ROOM_BYTES = 4 * 1024 * 1024
-WANTED = (
-    "key", "outcome", "status", "body", "finish", "error", "returned",
-    "input", "cached", "output", "reasoning_tokens", "usd", "latency_ms", "simulated", "family",
-)  # fmt: skip
-
-Row = Mapping[str, Any]
-
-
-class _Reader(Protocol):
-    """Where rows of one stem are read from, a block at a time.
-
-    Replays come in about the order written, so most rows are in a block that was just read.
-    ``load`` runs in a thread, ``ready`` on the event loop.
-    """
-
-    block_rows: int
-
-    def ready(self, ordinal: int) -> Row | None:
-        """The row if its block is in memory; None if it is not, {} if the row is damaged now."""
-
-    def load(self, block: int) -> None:
-        """Read one block from disk."""
-
-
-class _Blocks(OrderedDict[int, Any]):
-    """The blocks of one file that were read last."""
-
-    def keep(self, block: int, content: Any) -> None:
-        self[block] = content
-        if len(self) > BLOCKS_KEPT:
-            self.popitem(last=False)
-
-
-class _JournalReader:
-    """Blocks of raw lines; the last one grows while the journal is written."""
-
-    block_rows = 256
-
-    def __init__(self, file: JournalFile) -> None:
-        self._file = file
-        self._blocks = _Blocks()
-
-    def ready(self, ordinal: int) -> Row | None:
-        held = self._blocks.get(ordinal // self.block_rows)
-        if held is None:
-            return None
-        data, begin = held
-        start = self._file.offsets[ordinal] - begin
-        if start >= len(data):
-            return None
-        payload = unseal(data[start : data.index(b"\n", start) + 1])
-        return {} if payload is None else orjson.loads(payload)
-
-    def load(self, block: int) -> None:
-        offsets, first = self._file.offsets, block * self.block_rows
-        after = first + self.block_rows
-        end = offsets[after] if after < len(offsets) else self._file.size
-        with open(self._file.path, "rb") as file:
-            file.seek(offsets[first])
-            self._blocks.keep(block, (file.read(end - offsets[first]), offsets[first]))
-
-
-class _SegmentReader:
-    """Blocks are the segment's row groups, decoded column by column."""
-
-    block_rows = GROUP_ROWS
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._segment: Any = None
-        self._blocks = _Blocks()
-
-    def ready(self, ordinal: int) -> Row | None:
-        block = self._blocks.get(ordinal // GROUP_ROWS)
-        if block is None:
-            return None
-        place = ordinal % GROUP_ROWS
-        return {name: column[place] for name, column in block.items()}
-
-    def load(self, block: int) -> None:
-        import pyarrow.parquet as pq
-
-        if self._segment is None:
-            self._segment = pq.ParquetFile(self._path)
-        table = self._segment.read_row_group(block, columns=list(WANTED))
-        self._blocks.keep(block, {name: _values(table.column(name)) for name in WANTED})
-
-
-def _values(column: Any) -> list[Any]:
-    """A column as Python values, numbers by way of numpy, which is ten times as fast."""
-    if column.null_count or column.type in ("string", "bool"):
-        values: list[Any] = column.to_pylist()
-        return values
-    return list(column.to_numpy().tolist())
 
 
 class AnswerCache:
@@ -143,7 +46,8 @@ class AnswerCache:
         self.notices: list[str] = []
         self._rotate_bytes = rotate_bytes
         self._index: dict[int, int] = {}
-        self._readers: list[_Reader] = []
+        self._readers: list[Reader] = []
+        self._recent = Recent()
         self._numbers: dict[str, int] = {}
         self._loading: dict[tuple[int, int], asyncio.Future[None]] = {}
         self._written: JournalFile | None = None
@@ -163,7 +67,7 @@ class AnswerCache:
         await self.journal.__aenter__()
         adopted = self._numbers.get(self.journal.file.path.stem)
         if adopted is not None:  # its offsets grow with the writer's own, not with ours
-            self._readers[adopted] = _JournalReader(self.journal.file)
+            self._readers[adopted] = JournalReader(self.journal.file, self._recent)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -183,7 +87,13 @@ class AnswerCache:
         if place is None:
             return None
         number, ordinal = place >> 32, place & 0xFFFFFFFF
-        row = self._readers[number].ready(ordinal)
+        reader = self._readers[number]
+        row = reader.ready(ordinal)
+        if ordinal % reader.block_rows == reader.block_rows // 2:
+            # A replay comes to the next block soon: then nobody need wait for it.
+            ahead = ordinal // reader.block_rows + 1
+            if reader.has(ahead):
+                self._loading_of(number, ahead)
         while row is None:
             await self._load_block(number, ordinal // self._readers[number].block_rows)
             row = self._readers[number].ready(ordinal)
@@ -191,19 +101,27 @@ class AnswerCache:
 
     async def _load_block(self, number: int, block: int) -> None:
         """Have one block read, once for all who need it now."""
+        await asyncio.shield(self._loading_of(number, block))
+
+    def _loading_of(self, number: int, block: int) -> asyncio.Future[None]:
         loading = self._loading.get((number, block))
         if loading is None:
             loop = asyncio.get_running_loop()
             loading = loop.run_in_executor(self._thread, self._read, number, block)
             self._loading[number, block] = loading
-            loading.add_done_callback(lambda _: self._loading.pop((number, block), None))
-        await asyncio.shield(loading)
+            loading.add_done_callback(lambda done: self._loaded(number, block, done))
+        return loading
+
+    def _loaded(self, number: int, block: int, done: asyncio.Future[None]) -> None:
+        self._loading.pop((number, block), None)
+        if not done.cancelled():
+            done.exception()  # seen here: who waits raises it, and a block read ahead has nobody
 
     def _read(self, number: int, block: int) -> None:
         try:
             self._readers[number].load(block)
         except FileNotFoundError:  # sealed since: the stem is a segment now
-            segment = _SegmentReader(self._path(number).with_suffix(SEGMENT))
+            segment = SegmentReader(self._path(number).with_suffix(SEGMENT), self._recent)
             segment.load(block * self._readers[number].block_rows // GROUP_ROWS)
             self._readers[number] = segment
 
@@ -219,7 +137,7 @@ class AnswerCache:
         if file is not self._written:
             stem = file.path.stem
             if stem not in self._numbers:
-                self._add(stem, _JournalReader(file))
+                self._add(stem, JournalReader(file, self._recent))
             self._written, self._written_number = file, self._numbers[stem]
         number = self._written_number
         self._index[int.from_bytes(key[:8], "little")] = number << 32 | ordinal
@@ -230,7 +148,7 @@ class AnswerCache:
 
     # --- loading and sealing ------------------------------------------------------------------
 
-    def _add(self, stem: str, reader: _Reader) -> int:
+    def _add(self, stem: str, reader: Reader) -> int:
         self._numbers[stem] = len(self._readers)
         self._readers.append(reader)
         return len(self._readers) - 1
@@ -258,7 +176,7 @@ class AnswerCache:
             journal = JournalFile(path)
 
             def take(_: int, payload: bytes) -> None:
-                keys.append(_short(orjson.loads(payload)))
+                keys.append(_short_of(payload))
 
             journal.read(take)
             if journal.tail:
@@ -267,10 +185,27 @@ class AnswerCache:
                     "writer was killed are cut; that call is asked again"
                 )
             self.notices += quarantine(self.folder, journal.damage)
-            self._add(path.stem, _JournalReader(journal))
+            self._add(path.stem, JournalReader(journal, self._recent))
             return keys
-        self._add(path.stem, _SegmentReader(path))
+        self._add(path.stem, SegmentReader(path, self._recent))
         return load_keys(path)
+
+
+_KEY = b'"key":"'
+_ANSWER = b'"kind":"answer"'
+
+
+def _short_of(payload: bytes) -> int:
+    """As ``_short``, of a row that is not parsed: a quote inside a JSON string is escaped, so
+
+    these bytes can only be the row's own key and kind.
+    """
+    start = payload.find(_KEY) + len(_KEY)
+    if start < len(_KEY):
+        return _short(orjson.loads(payload))
+    if _ANSWER not in payload:
+        return 0
+    return int.from_bytes(bytes.fromhex(payload[start : start + 16].decode()), "little")
 
 
 def _short(row: Row) -> int:

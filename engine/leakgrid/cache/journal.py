@@ -27,6 +27,7 @@ from leakgrid.outcomes import CacheError
 COMMIT_ROWS = 256
 COMMIT_SECONDS = 0.05
 RELEASED_ROWS = 32
+BEHIND_BYTES = 1024 * 1024
 ROTATE_BYTES = 64 * 1024 * 1024
 ROOM_SHARE = 8
 
@@ -75,6 +76,7 @@ class Journal:
         self._commit_seconds = commit_seconds
         self._room_bytes = room_bytes
         self._pending: _Batch = []
+        self._pending_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._commit: asyncio.Future[None] | None = None
         self._failed: CacheError | None = None
@@ -130,10 +132,24 @@ class Journal:
         if self._failed is None:
             self._queue(payload, None)
 
+    @property
+    def behind(self) -> bool:
+        """Whether rows come faster than the disk takes them: then wait for ``caught_up``."""
+        return self._pending_bytes >= BEHIND_BYTES
+
+    async def caught_up(self) -> None:
+        """Return when the rows queued have gone to the writing thread, or cannot."""
+        while self.behind and self._failed is None:
+            if self._commit is None:
+                self._start_commit()
+            assert self._commit is not None
+            await asyncio.wait([self._commit])
+
     def _queue(
         self, payload: bytes, future: asyncio.Future[tuple[JournalFile, int]] | None
     ) -> None:
         self._pending.append((payload, future))
+        self._pending_bytes += len(payload)
         if self._commit is None:
             if len(self._pending) >= self._commit_rows:
                 self._start_commit()
@@ -156,7 +172,7 @@ class Journal:
             self._timer = None
         if self._commit is not None or not self._pending:
             return
-        batch, self._pending = self._pending, []
+        batch, self._pending, self._pending_bytes = self._pending, [], 0
         rows = [row for row, _ in batch]
         written = self._loop.run_in_executor(self._thread, self._write, rows)
         self._commit = self._loop.create_future()
@@ -175,7 +191,7 @@ class Journal:
             )
             self._failed = error
             batch += self._pending
-            self._pending = []
+            self._pending, self._pending_bytes = [], 0
             for _, future in batch:
                 if future is not None and not future.done():
                     future.set_exception(error)

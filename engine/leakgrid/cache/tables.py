@@ -54,6 +54,45 @@ PROBE = pa.struct(
     ]
 )
 
+UTTERANCE = pa.struct(
+    [
+        ("turn", pa.int32()),
+        ("speaker", pa.string()),
+        ("text", pa.string()),
+        ("outcome", pa.string()),
+        ("reasoning", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+
+HEARING = pa.struct(
+    [
+        ("judge", pa.string()),
+        ("speaker", pa.string()),
+        ("turn", pa.int32()),
+        ("asked", pa.int32()),
+        ("unknown", pa.int32()),
+        ("whole", pa.bool_()),
+        ("parser", pa.string()),
+        ("why", pa.string()),
+    ]
+)
+
+REVEAL = pa.struct(
+    [
+        ("judge", pa.string()),
+        ("speaker", pa.string()),
+        ("turn", pa.int32()),
+        ("attribute", pa.string()),
+        ("degree", pa.string()),
+        ("evidence", pa.string()),
+        ("why", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+
+VOTE = pa.struct([("attribute", pa.string()), ("said", pa.string())])
+
 MADE_CALL = pa.struct([("role", pa.string()), ("key", pa.string())])
 
 ANSWERS = pa.schema(
@@ -99,6 +138,8 @@ RECORDS = pa.schema(
         ("defence", pa.string()),
         ("condition", pa.string()),
         ("sample", pa.int32()),
+        ("receiver", pa.string()),
+        ("turns", pa.int32()),
         ("settled", pa.bool_()),
         ("simulated", pa.bool_()),
         ("reply", pa.string()),
@@ -107,6 +148,10 @@ RECORDS = pa.schema(
         ("verdicts", pa.list_(VERDICT)),
         ("ratings", pa.list_(RATING)),
         ("probes", pa.list_(PROBE)),
+        ("utterances", pa.list_(UTTERANCE)),
+        ("hearings", pa.list_(HEARING)),
+        ("reveals", pa.list_(REVEAL)),
+        ("votes", pa.list_(VOTE)),
         ("calls", pa.list_(MADE_CALL)),
         ("extra", pa.string()),
         ("ts", pa.float64()),

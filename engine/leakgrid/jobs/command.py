@@ -113,10 +113,10 @@ def _guarded(run: Run, progress: Progress, most_s: float) -> RunReport:
 
 def _land(cache: Path, database: Path) -> None:
     from leakgrid.outcomes import StoreError
-    from leakgrid.store.ingest import ingest
+    from leakgrid.store.landing import land_apart
 
     try:
-        ingest(cache, database)
+        land_apart(cache, database)
     except StoreError as error:
         # The cache has everything; a locked database is no reason to call the run failed.
         print(

@@ -14,6 +14,8 @@ from typing import TextIO
 
 import orjson
 
+from leakgrid.datasets.cimemories import load_profiles
+from leakgrid.datasets.cimemories_statistics import statistic_lines as profile_lines
 from leakgrid.datasets.items import Item, load_items
 from leakgrid.datasets.muppet_parties_match import condition_table
 from leakgrid.datasets.muppet_released import (
@@ -26,7 +28,15 @@ from leakgrid.outcomes import DatasetError
 
 
 def check(path: Path, out: TextIO) -> None:
-    """Print statistics and oddities of a file of items, or of a folder of the released form."""
+    """Print statistics and oddities: of a file of items or profiles, or of a released folder.
+
+    A name that ends in .json is a file of CIMemories profiles.
+    """
+    if path.suffix == ".json" and not path.is_dir():
+        profiles = load_profiles(path)
+        odd = [f"oddity: {line}" for line in profiles.oddities] or ["oddities: none"]
+        print("\n".join([*profile_lines(profiles), *odd]), file=out)
+        return
     if path.is_dir():
         released = load_released(path)
         print("\n".join([*statistic_lines(released.items), *report_lines(released)]), file=out)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeAlias
 
 import orjson
 
@@ -24,10 +24,15 @@ from leakgrid.providers.simulated.schemas import smallest
 from leakgrid.types import Answer, Call
 
 SAMPLED_ITEMS = 20
+SAMPLED_CALLS = 1500
+SENDER, RECEIVER = "(sender)", "(receiver)"
 ASSUMED_REPLY_TOKENS = 150
 ASSUMED_VERDICT_TOKENS = 90
 ASSUMED_LATENCY_S = 3.0
 ASSUMED_CONCURRENCY = 32
+
+
+Sizes: TypeAlias = dict[str, tuple[float, float, float]]
 
 
 @dataclass(slots=True)
@@ -46,40 +51,52 @@ def forecast(plan: Plan, done: DoneCells, cache: Path) -> dict[str, LaneForecast
     todo = plan.count_todo(done)
     found: dict[str, LaneForecast] = defaultdict(LaneForecast)
     memory = read_memory(cache)
+    shapes: dict[Any, Sizes] = {}
     for column in plan.columns:
         cells = todo.get(column.id, 0)
         if not cells:
             continue
-        for model, (size, calls, replies) in _sizes(plan, column).items():
+        point = column.point
+        # Columns that differ in their models or draws ask the same things of other models.
+        shape = (point.defence, point.condition, point.turns)
+        if shape not in shapes:
+            shapes[shape] = _sizes(plan, column)
+        for asked, (size, replies, verdicts) in shapes[shape].items():
+            model = {SENDER: point.model, RECEIVER: point.receiver}.get(asked, asked)
             spec = plan.job.specs[model]
             learned = memory.get(lane_id(spec), {})
             ratio = learned.get("tokens_per_byte", START_TOKENS_PER_BYTE)
             lane = found[model]
-            lane.calls += round(calls * cells)
+            most = spec.params.get("max_completion_tokens") or spec.params.get("max_tokens", 1e6)
+            lane.calls += round((replies + verdicts) * cells)
             lane.input_tokens += size * ratio * cells
-            lane.output_tokens += replies * cells
+            lane.output_tokens += replies * min(most, ASSUMED_REPLY_TOKENS) * cells
+            lane.output_tokens += verdicts * min(most, ASSUMED_VERDICT_TOKENS) * cells
     for model, lane in found.items():
         _price(plan.job.specs[model], lane, memory.get(lane_id(plan.job.specs[model]), {}))
     return dict(found)
 
 
-def _sizes(plan: Plan, column: Column) -> dict[str, tuple[float, float, float]]:
-    """Per cell and model: (request bytes, calls, output tokens), the mean over some items."""
+def _sizes(plan: Plan, column: Column) -> Sizes:
+    """Per cell: (request bytes, replies, verdicts) of each model, the mean over some items.
+
+    Models of the column itself go by SENDER and RECEIVER.
+    """
     step = max(1, len(plan.items) // SAMPLED_ITEMS)
-    sample = plan.items[::step][:SAMPLED_ITEMS]
     totals: dict[str, Counter[str]] = defaultdict(Counter)
-    for item in sample:
-        for call in _calls_of(plan, column, item):
-            judging = call.role.startswith("judge")
-            most = plan.job.specs[call.model].params.get("max_tokens", 10_000)
-            totals[call.model]["bytes"] += len(_body(call))
-            totals[call.model]["calls"] += 1
-            totals[call.model]["out"] += min(
-                most, ASSUMED_VERDICT_TOKENS if judging else ASSUMED_REPLY_TOKENS
-            )
-    count = len(sample)
+    count = asked = 0
+    for item in plan.items[::step][:SAMPLED_ITEMS]:
+        calls = _calls_of(plan, column, item)
+        for call in calls:
+            total = totals[call.model]
+            total["bytes"] += len(_body(call))
+            total["verdicts" if call.role.startswith("judge") else "replies"] += 1
+        count += 1
+        asked += len(calls)
+        if asked > SAMPLED_CALLS:
+            break
     return {
-        model: (total["bytes"] / count, total["calls"] / count, total["out"] / count)
+        model: (total["bytes"] / count, total["replies"] / count, total["verdicts"] / count)
         for model, total in totals.items()
     }
 
@@ -87,20 +104,24 @@ def _sizes(plan: Plan, column: Column) -> dict[str, tuple[float, float, float]]:
 def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
     """The calls that a cell would make, from the very program, with stand-ins for the answers.
 
-    An answer that must fit a schema is the smallest that does, any other a message of the
-    assumed length after the marker that some defences look for.
+    Unless the benchmark knows better, an answer that must fit a schema is the smallest that
+    does, any other a message of the assumed length after the marker that some defences look for.
     """
     made: list[Call] = []
 
     async def note(call: Call) -> Answer:
         made.append(call)
-        text = f"{MARKER}\n" + "x" * 4 * ASSUMED_REPLY_TOKENS
-        if call.schema is not None:
+        text = plan.benchmark.example(call)
+        if text is None and call.schema is not None:
             text = orjson.dumps(smallest(call.schema.definition)).decode()
+        elif text is None:
+            text = f"{MARKER}\n" + "x" * 4 * ASSUMED_REPLY_TOKENS
         return Answer(key="", outcome=Outcome.ANSWER, text=text)
 
+    point = column.point
+    receiver = RECEIVER if point.receiver else ""
     # The stand-ins never wait, so the program runs to its end at the first step.
-    program = plan.benchmark.cell(note, item, column.point)
+    program = plan.benchmark.cell(note, item, replace(point, model=SENDER, receiver=receiver))
     with contextlib.suppress(StopIteration):
         program.send(None)
     return made

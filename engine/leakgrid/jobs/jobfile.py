@@ -8,20 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakgrid.benchmarks.defences import registry
-from leakgrid.benchmarks.judges.kinds import KINDS
-from leakgrid.jobs.tables import Table, read_toml, unknown_name
+from leakgrid.jobs.forms import FORMS, JudgeKinds, Reading, names
+from leakgrid.jobs.tables import Table, read_toml
 from leakgrid.lanes.values import Quota
 from leakgrid.outcomes import JobError
 from leakgrid.types import Price
 
 PROVIDERS = ("openai", "local", "simulated")
-BENCHMARKS = ("muppet",)
-CONDITIONS: Mapping[str, tuple[str, ...]] = {"muppet": ("group", "group-boundaries", "one-to-one")}
-JUDGES: Mapping[str, tuple[str, ...]] = {"muppet": tuple(KINDS)}
 
 FREE = frozenset({"simulated", "local"})
 """Providers that nobody pays for by the token."""
+
+_PROMPTS = {"ci-labels": "dialogue"}
+"""Folders of prompts that are not named as their benchmark."""
 
 _OWNED = frozenset({"model", "messages", "response_format", "stream", "n"})
 
@@ -41,6 +40,8 @@ class ModelSpec:
     quota: Quota
     timeout_s: float
     note: str
+    family: str = ""
+    size_b: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,10 @@ class JudgeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A whole job file. Paths are absolute; ``home`` is the project the job belongs to."""
+    """A whole job file. Paths are absolute; ``home`` is the project the job belongs to.
+
+    ``settings`` are what its benchmark alone knows of (see ``forms.py``).
+    """
 
     path: Path
     home: Path
@@ -76,7 +80,7 @@ class Job:
     budget_usd: float | None
     cells_at_once: int
     patience: float
-    attribution: tuple[str, float] | None = None
+    settings: Any = None
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -88,13 +92,19 @@ def load_job(path: Path) -> Job:
         mistakes.add((), "the table [job] is missing; see jobs/README.md for a small example")
         mistakes.stop()
     home = _home(path)
-    benchmark = table.text("benchmark", choices=BENCHMARKS)
+    benchmark = table.text("benchmark", choices=FORMS)
+    # One that is not known is a mistake already; the other keys are then held against MuPPET's.
+    form = FORMS.get(benchmark or "", FORMS["muppet"])
     specs = {name: _model(name, inside) for name, inside in root.tables("models").items()}
     known_judges = {
-        name: _judge(name, inside, benchmark, specs)
+        name: _judge(name, inside, form.judges(), specs)
         for name, inside in root.tables("judges").items()
     }
-    prompts = home / table.text("prompts", f"jobs/prompts/{benchmark}")
+    prompts = home / table.text("prompts", f"jobs/prompts/{_PROMPTS.get(benchmark, benchmark)}")
+    reading = Reading(
+        root=root, job=table, home=home, models=specs, judges=known_judges, prompts=prompts
+    )
+    settings = form.settings(reading)
     job = Job(
         path=path,
         home=home,
@@ -103,12 +113,14 @@ def load_job(path: Path) -> Job:
         dataset=_existing(table, "dataset", home),
         limit=table.whole("limit", 0),
         samples=table.whole("samples", 1, 1),
-        models=_names(table, "models", specs, "[models.NAME] tables"),
-        defences=_defences(table, prompts),
-        conditions=_names(table, "conditions", CONDITIONS.get(benchmark, ()), "conditions"),
+        models=names(table, "models", specs, "[models.NAME] tables"),
+        defences=form.defences(reading),
+        conditions=names(table, "conditions", form.conditions(settings), "conditions"),
         judges=tuple(
             known_judges[name]
-            for name in _names(table, "judges", known_judges, "[judges.NAME] tables")
+            for name in (
+                names(table, "judges", known_judges, "[judges.NAME] tables") if form.judged else ()
+            )
             if name in known_judges
         ),
         specs=specs,
@@ -116,27 +128,13 @@ def load_job(path: Path) -> Job:
         budget_usd=table.number("budget_usd", None),
         cells_at_once=table.whole("cells_at_once", 512, 1),
         patience=table.number("patience", 1.0),
-        attribution=_attribution(root, known_judges),
+        settings=settings,
         simulated=root.mapping("simulated", {}),
     )
     table.end()
     root.end()
     mistakes.stop()
     return job
-
-
-def _attribution(root: Table, judges: Mapping[str, JudgeSpec]) -> tuple[str, float] | None:
-    """[attribution]: which judge's leaks are probed, and the share of other replies that are."""
-    table = root.table("attribution")
-    if not table.data:
-        return None
-    leaks = {name for name, spec in judges.items() if KINDS[spec.kind].tells == "leak"}
-    judge = table.text("judge", choices=leaks)
-    controls = table.number("controls", 1.0)
-    if controls is not None and controls > 1:
-        table.wrong("controls", f"{controls!r} does not fit; it is a share of at most 1")
-    table.end()
-    return (judge, float(controls)) if judge and controls is not None else None
 
 
 def _home(path: Path) -> Path:
@@ -154,27 +152,6 @@ def _existing(table: Table, key: str, home: Path) -> Path:
     if text and not path.exists():
         table.wrong(key, f"{path} does not exist; give a path below {home}")
     return path
-
-
-def _names(table: Table, key: str, known: Any, what: str) -> tuple[str, ...]:
-    names = table.texts(key)
-    for name in names or ():
-        if not known:
-            table.wrong(key, f"{name!r} is not known: the file has no {what}")
-        elif name not in known:
-            table.wrong(key, unknown_name(name, known))
-    return tuple(names or ())
-
-
-def _defences(table: Table, prompts: Path) -> tuple[str, ...]:
-    known = registry.known(prompts)
-    folders = f"{prompts / 'defences'} (NAME.md) or {registry.folder_of(prompts)} (NAME.py)"
-    names = table.texts("defences")
-    for name in names or ():
-        if name not in known:
-            told = f" (your own is a file in {folders})"
-            table.wrong("defences", unknown_name(name, known) + told)
-    return tuple(names or ())
 
 
 def _model(name: str, table: Table) -> ModelSpec:
@@ -214,27 +191,29 @@ def _model(name: str, table: Table) -> ModelSpec:
         ),
         timeout_s=table.number("timeout_s", 600.0, 0.001),
         note=table.text("note", ""),
+        family=table.text("family", ""),
+        size_b=table.number("size_b", None),
     )
     table.end()
     return spec
 
 
-def _judge(
-    name: str, table: Table, benchmark: str | None, specs: Mapping[str, ModelSpec]
-) -> JudgeSpec:
-    kinds = JUDGES.get(benchmark or "", ())
+def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, ModelSpec]) -> JudgeSpec:
+    if not kinds:
+        table.mistakes.add(table.keys, "a job of this benchmark has no judges")
+        return JudgeSpec(name=name, kind=name, model="")
     kind = table.text("kind", name, choices=kinds)
-    if "kind" not in table.data and kinds and name not in kinds:
+    if "kind" not in table.data and name not in kinds:
         table.mistakes.add(table.keys, f"needs a kind; allowed: {', '.join(kinds)}")
     model, options = "", {}
-    if kind in KINDS:
-        if KINDS[kind].needs_model:
+    if kind in kinds:
+        if kinds[kind].needs_model:
             model = table.text("model", choices=specs) or ""
-        for option in KINDS[kind].options:
+        for option in kinds[kind].options:
             if option.choices:
                 value = table.text(option.name, option.default, choices=option.choices)
             else:
-                value = table.whole(option.name, option.default, 1)
+                value = table.whole(option.name, option.default, option.least)
             options[option.name] = value
         # Which keys are allowed depends on the kind: without one there is nothing to hold against.
         table.end()

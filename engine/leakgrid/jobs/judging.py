@@ -39,6 +39,7 @@ from leakgrid.outcomes import (
     Outcome,
 )
 from leakgrid.reports.judge_quality import Case, measure, told
+from leakgrid.reports.judge_record import keep, record_of
 from leakgrid.types import Answer, Ask, Call, Rating
 
 LABELS = Path("datasets") / "muppet" / "labelled_replies.jsonl"
@@ -60,13 +61,22 @@ class Session:
 
 
 def evaluate(
-    path: Path, cache: Path, out: TextIO, *, judge: str | None = None, labels: Path | None = None
+    path: Path,
+    cache: Path,
+    out: TextIO,
+    *,
+    judge: str | None = None,
+    labels: Path | None = None,
+    records: Path | None = None,
 ) -> int:
     """Measure the judges of a job (or the one named) and print their records; the exit code.
 
-    Raises JobError or DatasetError for what is wrong in the files, Interrupted after Ctrl-C.
+    ``records`` is the folder in which they are kept for the page, once every call has come
+    through. Raises JobError or DatasetError for what is wrong in the files, StoreError where
+    nothing can be kept, Interrupted after Ctrl-C.
     """
     job = load_job(path)
+    columns = [column.id for column in Plan(job).columns] if records else []
     labels = labels or _labels(job)
     plan = Plan(_for_labels(job, labels, judge))
     replies = load_labelled(labels, {item.id: item for item in plan.benchmark.items})
@@ -93,7 +103,20 @@ def evaluate(
             Case(reply.kind, reply.label(tells), _value(one[number]))
             for reply, one in zip(replies, said, strict=True)
         )
-        print(f"\n{told(use.name, use.kind, tells, measure(cases))}", file=out)
+        quality = measure(cases)
+        print(f"\n{told(use.name, use.kind, tells, quality)}", file=out)
+        if records and not session.open and not session.stopped:
+            made = record_of(
+                quality,
+                job=job.name,
+                judge=use.name,
+                kind=use.kind,
+                tells=tells,
+                simulated=bool(use.model) and job.specs[use.model].provider == "simulated",
+                labels=labels,
+                columns=columns,
+            )
+            print(f"  kept for the page: {keep(records, made)}", file=out)
     for line in dict.fromkeys([*session.notices, *map(str, session.stopped)]):
         print(f"leakgrid: {line}", file=out)
     if session.stopped:

@@ -12,13 +12,14 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import orjson
 
 from leakgrid.benchmarks.benchmark import Benchmark, Item, JudgeUse, Point
-from leakgrid.benchmarks.muppet.program import Muppet
 from leakgrid.cache.cells import DoneCells, short
+from leakgrid.jobs.forms import FORMS
 from leakgrid.jobs.jobfile import Job, ModelSpec
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
@@ -51,9 +52,8 @@ class Plan:
         self.judges = tuple(
             JudgeUse(spec.name, spec.kind, spec.model, spec.options) for spec in job.judges
         )
-        self.benchmark: Benchmark = benchmark or Muppet(
-            job.dataset, job.prompts, job.defences, self.judges, job.attribution
-        )
+        self._form = FORMS[job.benchmark]
+        self.benchmark: Benchmark = benchmark or self._form.make(job, self.judges)
         self.items = _items(job, self.benchmark)
         self.simulated = simulated_config(job, self.benchmark)
         self.identities = {name: self._identity(spec) for name, spec in job.specs.items()}
@@ -114,6 +114,12 @@ class Plan:
                 for name, spec in job.specs.items()
                 if spec.price is not None
             },
+            "models": {
+                name: {"family": spec.family, "size_b": spec.size_b}
+                for name, spec in job.specs.items()
+                if spec.family or spec.size_b is not None
+            },
+            **self.benchmark.facts(),
         }
         plan_id = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
         return {"plan_id": plan_id[:32], **body}
@@ -136,30 +142,35 @@ class Plan:
             [judge.name, judge.kind, self._print(judge.model), dict(judge.options)]
             for judge in self.judges
         ]
-        for condition in job.conditions:
-            for sample in range(job.samples):
-                for model in job.models:
-                    for defence in job.defences:
-                        point = Point(
-                            model=model, defence=defence, condition=condition, sample=sample
-                        )
-                        parts = [
-                            self.benchmark.version,
-                            self.benchmark.texts(defence, condition),
-                            asdict(point),
-                            self._print(model),
-                            judges,
-                        ]
-                        data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-                        models = frozenset({model, *judging})
-                        yield Column(
-                            id=hashlib.sha256(data).hexdigest()[:32],
-                            point=point,
-                            models=models,
-                            simulated=any(
-                                job.specs[name].provider == "simulated" for name in models
-                            ),
-                        )
+        receivers, turns = self._form.axes(job.settings)
+        axes = product(
+            job.conditions, range(job.samples), job.models, receivers, turns, job.defences
+        )
+        for condition, sample, model, receiver, rounds, defence in axes:
+            point = Point(
+                model=model,
+                defence=defence,
+                condition=condition,
+                sample=sample,
+                receiver=receiver,
+                turns=rounds,
+            )
+            parts = [
+                self.benchmark.version,
+                self.benchmark.texts(defence, condition),
+                asdict(point),
+                self._print(model),
+                self._print(receiver),
+                judges,
+            ]
+            data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+            models = frozenset({model, *judging} | ({receiver} if receiver else set()))
+            yield Column(
+                id=hashlib.sha256(data).hexdigest()[:32],
+                point=point,
+                models=models,
+                simulated=any(job.specs[name].provider == "simulated" for name in models),
+            )
 
     def _print(self, name: str) -> list[Any]:
         """All of a model that may change its answers, and its name, since tables show that."""

@@ -39,6 +39,9 @@ from leakgrid.outcomes import (
 from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
+RECORD_LISTS = (
+    "verdicts", "ratings", "probes", "utterances", "hearings", "reveals", "votes",
+)  # fmt: skip
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -159,6 +162,8 @@ class Run:
                 self.skipped += 1
                 continue
             self._records.append_soon(self._row(todo, record))
+            if self._records.behind:  # a replay makes records faster than any disk
+                await self._records.caught_up()
             if record.settled:
                 self.done += 1
             else:
@@ -199,30 +204,32 @@ class Run:
 
     def _row(self, todo: Todo, record: Record) -> bytes:
         column = todo.column
-        return orjson.dumps(
-            {
-                "column_id": column.id,
-                "digest": todo.item.digest.hex(),
-                "run": self._id,
-                "benchmark": self.plan.job.benchmark,
-                "item": record.item,
-                "model": column.point.model,
-                "defence": column.point.defence,
-                "condition": column.point.condition,
-                "sample": column.point.sample,
-                "settled": record.settled,
-                "simulated": record.simulated,
-                "reply": record.reply,
-                "reply_outcome": record.reply_outcome,
-                "reasoning": record.reasoning,
-                "verdicts": record.verdicts,  # orjson writes dataclasses as they are
-                "ratings": record.ratings,
-                "probes": record.probes,
-                "calls": [{"role": role, "key": key} for role, key in record.calls],
-                "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
-                "ts": time.time(),
-            }
-        )
+        point = column.point
+        row = {
+            "column_id": column.id,
+            "digest": todo.item.digest.hex(),
+            "run": self._id,
+            "benchmark": self.plan.job.benchmark,
+            "item": record.item,
+            "model": point.model,
+            "defence": point.defence,
+            "condition": point.condition,
+            "sample": point.sample,
+            "receiver": point.receiver,
+            "turns": point.turns,
+            "settled": record.settled,
+            "simulated": record.simulated,
+            "reply": record.reply,
+            "reply_outcome": record.reply_outcome,
+            "reasoning": record.reasoning,
+            "calls": [{"role": role, "key": key} for role, key in record.calls],
+            "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
+            "ts": time.time(),
+        }
+        for name in RECORD_LISTS:
+            if rows := getattr(record, name):
+                row[name] = rows  # orjson writes dataclasses as they are
+        return orjson.dumps(row)
 
     async def _budget(self) -> Budget | None:
         limit = self.plan.job.budget_usd

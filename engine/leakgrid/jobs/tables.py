@@ -126,6 +126,28 @@ class Table:
             f"a whole number of at least {least}",
         )
 
+    def flag(self, key: str, default: Any = ...) -> Any:
+        """True or false."""
+        return self._take(
+            key, default, lambda value: isinstance(value, bool), "true or false (no quotes)"
+        )
+
+    def wholes(self, key: str, default: Any = ..., least: int = 0) -> Any:
+        """A list of different whole numbers of at least ``least``, not empty."""
+        value = self._take(
+            key,
+            default,
+            lambda value: (
+                isinstance(value, list)
+                and bool(value)
+                and all(type(part) is int and part >= least for part in value)
+            ),
+            f"a list of whole numbers of at least {least}, like [1, 6]",
+        )
+        if value and len(set(value)) != len(value):
+            self.wrong(key, f"{value!r} names something twice")
+        return value
+
     def texts(self, key: str, default: Any = ...) -> Any:
         """A list of different strings, not empty."""
         value = self._take(

@@ -22,11 +22,12 @@ Judge: TypeAlias = Callable[[Ask, JudgePrompts, JudgeUse, Item, Reply, int], Awa
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A key of [judges.NAME]: one of ``choices``, or else a whole number of 1 or more."""
+    """A key of [judges.NAME]: one of ``choices``, or else a whole number of ``least`` or more."""
 
     name: str
     default: str | int
     choices: tuple[str, ...] = ()
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,9 +54,17 @@ class Muppet:
             for attribute in item.attributes
         ]
 
+    def facts(self) -> Mapping[str, Json]:
+        """Nothing: items and attributes tell all."""
+        return {}
+
     def cues(self) -> Mapping[str, Mapping[str, str]]:
         """A sentence of each defence and of each condition but the group chat."""
         return {**registry.cues(self.defences), "conditions": self.prompts.cues()}
+
+    def example(self, call: Call) -> str | None:
+        """Any answer that fits will do."""
+        return None
 
     async def cell(self, ask: Ask, item: Item, point: Point) -> Record:
         """Run one cell. What a judge cannot say is an unknown verdict with its reason."""

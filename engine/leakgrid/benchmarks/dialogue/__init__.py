@@ -1,0 +1,1 @@
+"""CIMemories Dialogue: what two memory-bearing agents disclose to each other."""
