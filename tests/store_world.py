@@ -34,6 +34,8 @@ class World:
         self.items: list[list[str]] = []
         self.attributes: list[list[str]] = []
         self.prices: dict[str, Any] = {}
+        self.benchmark = "muppet"
+        self.facts: dict[str, Any] = {}
 
     def scan(self, folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         """As leakgrid.cache.segments.scan, in batches of at most 7 rows."""
@@ -97,12 +99,13 @@ class World:
             "plan",
             {
                 "plan_id": "plan-1",
-                "benchmark": "muppet",
+                "benchmark": self.benchmark,
                 "dataset": "datasets/muppet/items.jsonl",
                 "columns": self.columns,
                 "items": self.items,
                 "attributes": self.attributes,
                 "prices": self.prices,
+                **self.facts,
             },
             job,
             run,
@@ -115,7 +118,7 @@ class World:
             "column_id": column,
             "digest": f"digest-{item}",
             "run": "run-1",
-            "benchmark": "muppet",
+            "benchmark": self.benchmark,
             "item": item,
             "model": model,
             "defence": defence,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakgrid.cache.key import TRANSPORT_FIELDS, KeySpace, canonical
+from leakgrid.cache.key import TRANSPORT_FIELDS, KeySpace, canonical, sent
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(max_size=8))
 VALUES = st.recursive(
@@ -69,6 +69,15 @@ def test_transport_fields_are_not_part_of_the_key(
     body: dict[str, Any], name: str, value: Any
 ) -> None:
     assert key({**body, name: value}) == key(body)
+
+
+@given(BODIES, st.sampled_from(sorted(TRANSPORT_FIELDS)), VALUES)
+def test_transport_fields_are_sent_all_the_same(
+    body: dict[str, Any], name: str, value: Any
+) -> None:
+    assert sent(body, canonical(body)) == canonical(body)
+    whole = {**body, name: value}
+    assert orjson.loads(sent(whole, canonical(whole))) == orjson.loads(orjson.dumps(whole))
 
 
 @given(BODIES)

@@ -26,7 +26,7 @@ def message(wrong: dict[str, Any]) -> list[str]:
         ({"items": 3}, "simulated.items: found 3; allowed: the path of a JSON Lines file of items"),
         ({"seed": 1.5}, "simulated.seed: found 1.5; allowed: a whole number from"),
         ({"port": 70000}, "simulated.port: found 70000; allowed: a whole number from 0 to 65535"),
-        ({"latncy": {}}, "simulated.latncy: found an unknown key; allowed: assistants, categories"),
+        ({"latncy": {}}, "simulated.latncy: found an unknown key; allowed: agents, assistants"),
         ({"latncy": {}}, "(did you mean latency?)"),
         (
             {"assistants": {"a": {}}},

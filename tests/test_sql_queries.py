@@ -46,6 +46,8 @@ def probed(number: int, leaked: bool | None) -> dict[str, Any]:
     ]
     extra = {
         "probed": "leak" if leaked else "control",
+        "topic": "rota" if number < 3 else "travel",
+        "asker_informed": number == 1,
         "statistics": {"parties": 5, "facts": 1, "tokens": 400 + number, "density": 2.0},
         "variant": {"base": "b", "arm": "parties", "parties": 2 * number, "tokens": 400},
     }
@@ -253,6 +255,43 @@ def test_condition_statistics(query: Query) -> None:
     columns = "condition arm target_parties items parties facts tokens density"
     assert pick(rows, columns) == [
         ("group", "parties", 2 * number, 1, 5.0, 1.0, 400.0 + number, 2.0) for number in (1, 2, 3)
+    ]
+
+
+def test_by_topic(query: Query) -> None:
+    rows = run(query, "by-topic")
+    columns = "measure judge rater topic planned known hits unknown missing rate"
+    where = {"model": "m-b", "defence": "none", "condition": "group"}
+    # m-b has no record of i3, whose topic a record of m-a tells
+    assert pick([row for row in rows if row["judge"] != "llm"], columns, **where) == [
+        ("both", "exact", "use", "rota", 2, 1, 0, 1, 0, 0.0),
+        ("both", "exact", "use", "travel", 1, 0, 0, 0, 1, None),
+        ("leak", "exact", "", "rota", 2, 2, 1, 0, 0, 0.5),
+        ("leak", "exact", "", "travel", 1, 0, 0, 0, 1, None),
+        ("useful", "", "use", "rota", 2, 1, 1, 1, 0, 1.0),
+        ("useful", "", "use", "travel", 1, 0, 0, 0, 1, None),
+    ]
+
+
+def test_by_group_size(query: Query) -> None:
+    rows = run(query, "by-group-size")
+    where = {"model": "m-a", "defence": "none", "condition": "group"}
+    columns = "measure judge rater people band planned known hits"
+    assert pick([row for row in rows if row["judge"] != "llm"], columns, **where) == [
+        ("both", "exact", "use", 5, "up to 5", 3, 3, 1),
+        ("leak", "exact", "", 5, "up to 5", 3, 3, 2),
+        ("useful", "", "use", 5, "up to 5", 3, 3, 2),
+    ]
+
+
+def test_by_asker(query: Query) -> None:
+    rows = run(query, "by-asker")
+    where = {"model": "m-a", "defence": "guard", "condition": "group", "measure": "leak"}
+    assert pick(rows, "judge asker planned known hits unknown bound_high", **where) == [
+        ("exact", "did not know", 2, 2, 1, 0, 0.5),
+        ("exact", "knew", 1, 1, 0, 0, 0.0),
+        ("llm", "did not know", 2, 1, 0, 1, 0.5),
+        ("llm", "knew", 1, 1, 0, 0, 0.0),
     ]
 
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from leakgrid.reports.clusters import FEWEST, Arms, Counts
 from leakgrid.reports.statistics import cohen_kappa, holm, mcnemar, rogan_gladen, wilson
 
 Z = float(stats.norm.ppf(0.975))
@@ -170,3 +171,92 @@ def test_the_corrected_interval_covers_the_truth(truth: float) -> None:
     assert 0.93 <= covered / studies <= 0.99
     if truth == 0.05:
         assert plain_covered / studies < 0.5  # what the correction is for
+
+
+def curve_of(rates: dict[float, list[int]], each: int = 4) -> Counts:
+    """Counts by base item: at each level, base number i leaks ``rates[level][i]`` of ``each``."""
+    return {
+        (f"b{base}", level): (leaks, each)
+        for level, column in rates.items()
+        for base, leaks in enumerate(column)
+    }
+
+
+def test_a_curve_by_hand() -> None:
+    # rates 0.25, 0.5, 0.75 at 2, 4, 8: a quarter for each doubling, a half from end to end
+    counts = curve_of({2.0: [0, 2, 1, 1, 1], 4.0: [2, 2, 2, 2, 2], 8.0: [4, 2, 3, 3, 3]})
+    curve = Arms({"parties": counts}).curve("parties")
+    assert {level: point.value for level, point in curve.points.items()} == pytest.approx(
+        {2.0: 0.25, 4.0: 0.5, 8.0: 0.75}
+    )
+    assert curve.slope is not None and curve.change is not None
+    assert (curve.slope.value, curve.change.value) == pytest.approx((0.25, 0.5))
+    assert curve.points[4.0].low == curve.points[4.0].high == 0.5  # every base is the same there
+    assert curve.points[2.0].low < 0.25 < curve.points[2.0].high
+    assert curve.slope.low < 0.25 < curve.slope.high
+    assert Arms({"parties": counts}).curve("parties") == curve, "the same draw every time"
+
+
+@given(st.data())
+def test_a_slope_is_least_squares_over_the_verdicts(data: st.DataObject) -> None:
+    levels = data.draw(st.lists(st.integers(1, 40), min_size=2, max_size=5, unique=True))
+    counts: dict[tuple[str, float], tuple[int, int]] = {}
+    for base in range(FEWEST):
+        for level in levels:
+            known = data.draw(st.integers(1, 5))
+            counts[f"b{base}", float(level)] = (data.draw(st.integers(0, known)), known)
+    x: list[float] = []
+    y: list[float] = []
+    for (_, level), (leaks, known) in counts.items():
+        x += [math.log2(level)] * known
+        y += [1.0] * leaks + [0.0] * (known - leaks)
+    slope = Arms({"a": counts}, draws=20).curve("a").slope
+    assert slope is not None
+    assert slope.value == pytest.approx(stats.linregress(x, y).slope, abs=1e-9)
+    assert slope.low <= slope.high
+
+
+def test_all_or_nothing_items_widen_the_interval() -> None:
+    """Items that leak in all 8 samples or in none tell as much as one sample each."""
+    counts = curve_of({5.0: [8] * 8 + [0] * 16}, each=8)
+    point = Arms({"length": counts}).curve("length").points[5.0]
+    plain, honest = wilson(64, 192), wilson(8, 24)
+    assert point.high - point.low > 2 * (plain.high - plain.low)
+    assert point.high - point.low == pytest.approx(honest.high - honest.low, rel=0.15)
+
+
+def test_arms_share_the_draw_so_their_difference_is_paired() -> None:
+    """The same curve in both arms differs by nothing, however much the items differ."""
+    counts = curve_of({2.0: [0, 1, 4, 0, 3, 1], 8.0: [4, 1, 4, 2, 4, 0]})
+    arms = Arms({"parties": counts, "length": counts})
+    same = arms.difference("parties", "length")
+    slope = arms.curve("parties").slope
+    assert same is not None and (same.value, same.low, same.high) == (0, 0, 0)
+    assert slope is not None and slope.high - slope.low > 0.1
+
+
+def test_few_items_have_a_curve_but_no_interval() -> None:
+    curve = Arms({"parties": curve_of({2.0: [0, 1], 8.0: [3, 4]})}).curve("parties")
+    assert curve.slope is not None and curve.slope.value == pytest.approx(0.375)
+    assert math.isnan(curve.slope.low) and math.isnan(curve.points[2.0].high)
+    only = Arms({"parties": curve_of({2.0: [0] * 9})}).curve("parties")
+    assert (only.slope, only.change) == (None, None)
+    unknown = Arms({"parties": {("b", 2.0): (0, 0), ("b", 4.0): (1, 1)}}).curve("parties")
+    assert 2.0 not in unknown.points and unknown.change is None
+
+
+def test_intervals_by_items_cover_the_truth_where_plain_ones_do_not() -> None:
+    """200 studies of 24 items whose own rates vary widely around one half, 8 samples each."""
+    draw = random.Random(4)
+    covered = plainly = 0
+    for _ in range(200):
+        column = []
+        for _ in range(24):
+            rate = draw.betavariate(0.5, 0.5)
+            column.append(sum(draw.random() < rate for _ in range(8)))
+        point = Arms({"a": curve_of({5.0: column}, each=8)}, draws=400).curve("a").points[5.0]
+        covered += point.low <= 0.5 <= point.high
+        plain = wilson(sum(column), 192)
+        plainly += plain.low <= 0.5 <= plain.high
+    assert covered >= 178  # 0.89; percentiles of 24 items run a little narrow
+    assert plainly < 150

@@ -91,12 +91,19 @@ def parser() -> argparse.ArgumentParser:
     added = inside.add_parser("check", help=told, description=told)
     added.set_defaults(run=_check_data)
     added.add_argument("path", type=Path, metavar="PATH", help="a *.jsonl file, or a folder")
-    told = "convert a released folder into a file of items; every oddity is reported by row"
+    told = "convert a released form into ours; every oddity is reported"
     added = inside.add_parser("import", help=told, description=told)
     added.set_defaults(run=_import_data)
-    added.add_argument("form", choices=("muppet",), help="the form of the release")
-    added.add_argument("folder", type=Path, metavar="FOLDER", help="where its files lie")
-    added.add_argument("--out", type=Path, required=True, metavar="FILE", help="where items go")
+    added.add_argument("form", choices=("muppet", "cimemories-labels"), help="what it is")
+    added.add_argument("source", type=Path, metavar="SOURCE", help="its folder, or file of labels")
+    added.add_argument("--out", type=Path, required=True, metavar="FILE", help="where it goes")
+    added.add_argument("--profiles", type=Path, metavar="FILE", help="the profiles of the labels")
+    told = "write the items of a job that makes them, or the labels of one, as files"
+    added = command("export", told, _export_data, inside)
+    added.add_argument("form", choices=("items", "labels", "released-labels"), help="what to write")
+    added.add_argument("job", metavar="JOB", help="the job's name (not its file)")
+    added.add_argument("--out", type=Path, required=True, metavar="FILE", help="where it goes")
+    added.add_argument("--profiles", type=Path, metavar="FILE", help="the profiles of the labels")
 
     command("rebuild", "make the database anew from the cache", _rebuild)
 
@@ -192,6 +199,7 @@ def _pages(arguments: argparse.Namespace, job: str | None, *, only_if_changed: b
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     from leakgrid.jobs.judging import evaluate
+    from leakgrid.reports.judge_record import FOLDER
 
     return evaluate(
         arguments.job,
@@ -199,6 +207,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         sys.stdout,
         judge=arguments.judge,
         labels=arguments.labels,
+        records=arguments.database.parent / FOLDER,
     )
 
 
@@ -210,9 +219,26 @@ def _check_data(arguments: argparse.Namespace) -> int:
 
 
 def _import_data(arguments: argparse.Namespace) -> int:
-    from leakgrid.jobs.datacheck import import_muppet
+    from leakgrid.jobs.datacheck import import_labels, import_muppet
 
-    import_muppet(arguments.folder, arguments.out, sys.stdout)
+    if arguments.form == "muppet":
+        import_muppet(arguments.source, arguments.out, sys.stdout)
+    else:
+        import_labels(arguments.source, arguments.profiles, arguments.out, sys.stdout)
+    return 0
+
+
+def _export_data(arguments: argparse.Namespace) -> int:
+    from leakgrid.jobs.dataexport import export
+
+    export(
+        arguments.form,
+        arguments.job,
+        arguments.cache,
+        arguments.out,
+        arguments.profiles,
+        sys.stdout,
+    )
     return 0
 
 

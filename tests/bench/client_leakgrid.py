@@ -20,7 +20,8 @@ import uvloop
 from leakgrid.benchmarks.benchmark import Point
 from leakgrid.cache.cells import DoneCells
 from leakgrid.jobs.command import calm_collector
-from leakgrid.jobs.jobfile import Job, ModelSpec
+from leakgrid.jobs.jobfile import Job
+from leakgrid.jobs.models import ModelSpec
 from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.run import Run

@@ -27,8 +27,11 @@ TRANSPORT_FIELDS = frozenset(
         "store",
         "service_tier",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "timeout",
+        "serviceTier",
+        "labels",
     }
 )
 """Top-level body fields that change how an answer travels or is billed, never what it says."""
@@ -40,6 +43,13 @@ def canonical(body: Mapping[str, Any]) -> bytes:
         return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     kept = {name: value for name, value in body.items() if name not in TRANSPORT_FIELDS}
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
+
+
+def sent(body: Mapping[str, Any], keyed: bytes) -> bytes:
+    """What goes to the server: all of the body, where ``keyed`` are its canonical bytes."""
+    if TRANSPORT_FIELDS.isdisjoint(body):
+        return keyed
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
 
 
 class KeySpace:

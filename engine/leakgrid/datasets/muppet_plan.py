@@ -144,7 +144,7 @@ def _make_groups(seeds: Seeds, sizes: list[int], rng: random.Random) -> dict[int
             department = seeds.departments[turn % len(seeds.departments)]
             turn += 1
             numbers[department.slug] += 1
-            people = _make_people(seeds.names, department, size, used, rng)
+            people = make_people(seeds.names, department, size, used, rng)
             groups[size].append(
                 Group(
                     f"{department.slug}-{numbers[department.slug]:02d}",
@@ -157,7 +157,7 @@ def _make_groups(seeds: Seeds, sizes: list[int], rng: random.Random) -> dict[int
     return groups
 
 
-def _make_people(
+def make_people(
     names: Names, department: Department, size: int, used: set[str], rng: random.Random
 ) -> tuple[Person, ...]:
     """People with unique first names; one woman and one man at ages that all categories fit."""

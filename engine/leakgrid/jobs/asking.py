@@ -10,12 +10,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 
 from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.flight import Flights
-from leakgrid.cache.key import KeySpace, canonical
+from leakgrid.cache.key import KeySpace, canonical, sent
 from leakgrid.cache.readers import Row
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel
@@ -81,8 +82,7 @@ class Asker:
                 self.counts.from_cache += 1
                 answer = _from_row(row)
             else:
-                most = body.get("max_tokens") or body.get("max_completion_tokens")
-                answer = await self._send(route, call, data, most, key)
+                answer = await self._send(route, call, sent(body, data), _most_output(body), key)
         except BaseException as error:
             self._flights.fail(key, error)
             raise
@@ -174,6 +174,17 @@ class Asker:
             )[:-1]
             + b","
         )
+
+
+def _most_output(body: Mapping[str, Any]) -> int | None:
+    """The most output tokens that the body allows, in any of the wire formats."""
+    inside = body.get("generationConfig") or {}
+    return (
+        body.get("max_tokens")
+        or body.get("max_completion_tokens")
+        or body.get("max_output_tokens")
+        or inside.get("maxOutputTokens")
+    )
 
 
 def _readable(body: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from leakgrid.cache.cells import DoneCells
 from leakgrid.jobs import guard
 from leakgrid.jobs.history import known_plan
-from leakgrid.jobs.jobfile import FREE
+from leakgrid.jobs.models import FREE
 from leakgrid.jobs.plan import Plan
 
 if TYPE_CHECKING:

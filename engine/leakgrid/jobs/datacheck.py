@@ -67,6 +67,16 @@ def import_muppet(folder: Path, target: Path, out: TextIO) -> None:
     print(f"{len(released.items)} items written to {target}", file=out)
 
 
+def import_labels(source: Path, profiles: Path | None, target: Path, out: TextIO) -> None:
+    """Convert labels in the released form into a label file and print the report."""
+    from leakgrid.datasets import cimemories_released
+
+    if profiles is None:
+        raise DatasetError("labels belong to profiles: give their file with --profiles FILE")
+    report = cimemories_released.import_labels(source, load_profiles(profiles), target)
+    print("\n".join(report), file=out)
+
+
 def statistic_lines(items: Sequence[Item]) -> list[str]:
     """Counts and ranges over the items."""
     informed = sum(item.asker_informed for item in items)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -15,7 +15,8 @@ from leakgrid.benchmarks.defences.reply import MARKER
 from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.key import canonical
 from leakgrid.cache.spent import spent_usd
-from leakgrid.jobs.jobfile import FREE, ModelSpec, load_job
+from leakgrid.jobs.jobfile import load_job
+from leakgrid.jobs.models import FREE, ModelSpec
 from leakgrid.jobs.plan import Column, Plan
 from leakgrid.jobs.routes import lane_id, read_memory
 from leakgrid.lanes.estimate import START_TOKENS_PER_BYTE
@@ -32,14 +33,25 @@ ASSUMED_LATENCY_S = 3.0
 ASSUMED_CONCURRENCY = 32
 
 
-Sizes: TypeAlias = dict[str, tuple[float, float, float]]
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True)
+class Total:
+    """Bytes of the requests of a cell, and its calls by the output tokens of each."""
+
+    bytes: float = 0.0
+    calls: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+
+
+Sizes: TypeAlias = dict[str, Total]
 
 
 @dataclass(slots=True)
 class LaneForecast:
     """Expected calls, tokens, dollars (None: no known price) and seconds of one model."""
 
-    calls: int = 0
+    calls: float = 0.0
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     usd: float | None = None
@@ -61,61 +73,64 @@ def forecast(plan: Plan, done: DoneCells, cache: Path) -> dict[str, LaneForecast
         shape = (point.defence, point.condition, point.turns)
         if shape not in shapes:
             shapes[shape] = _sizes(plan, column)
-        for asked, (size, replies, verdicts) in shapes[shape].items():
+        for asked, total in shapes[shape].items():
             model = {SENDER: point.model, RECEIVER: point.receiver}.get(asked, asked)
             spec = plan.job.specs[model]
             learned = memory.get(lane_id(spec), {})
             ratio = learned.get("tokens_per_byte", START_TOKENS_PER_BYTE)
             lane = found[model]
             most = spec.params.get("max_completion_tokens") or spec.params.get("max_tokens", 1e6)
-            lane.calls += round((replies + verdicts) * cells)
-            lane.input_tokens += size * ratio * cells
-            lane.output_tokens += replies * min(most, ASSUMED_REPLY_TOKENS) * cells
-            lane.output_tokens += verdicts * min(most, ASSUMED_VERDICT_TOKENS) * cells
+            for tokens, calls in total.calls.items():
+                lane.calls += calls * cells
+                lane.output_tokens += min(most, tokens) * calls * cells
+            lane.input_tokens += total.bytes * ratio * cells
     for model, lane in found.items():
         _price(plan.job.specs[model], lane, memory.get(lane_id(plan.job.specs[model]), {}))
     return dict(found)
 
 
 def _sizes(plan: Plan, column: Column) -> Sizes:
-    """Per cell: (request bytes, replies, verdicts) of each model, the mean over some items.
+    """Per cell, the mean over some items: request bytes and calls by their output tokens.
 
     Models of the column itself go by SENDER and RECEIVER.
     """
     step = max(1, len(plan.items) // SAMPLED_ITEMS)
-    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    totals: dict[str, Total] = defaultdict(Total)
     count = asked = 0
     for item in plan.items[::step][:SAMPLED_ITEMS]:
         calls = _calls_of(plan, column, item)
-        for call in calls:
-            total = totals[call.model]
-            total["bytes"] += len(_body(call))
-            total["verdicts" if call.role.startswith("judge") else "replies"] += 1
+        for call, tokens in calls:
+            totals[call.model].bytes += len(_body(call))
+            totals[call.model].calls[tokens] += 1
         count += 1
         asked += len(calls)
         if asked > SAMPLED_CALLS:
             break
-    return {
-        model: (total["bytes"] / count, total["replies"] / count, total["verdicts"] / count)
-        for model, total in totals.items()
-    }
+    for total in totals.values():
+        total.bytes /= count
+        total.calls = {tokens: calls / count for tokens, calls in total.calls.items()}
+    return dict(totals)
 
 
-def _calls_of(plan: Plan, column: Column, item: Item) -> list[Call]:
-    """The calls that a cell would make, from the very program, with stand-ins for the answers.
+def _calls_of(plan: Plan, column: Column, item: Item) -> list[tuple[Call, float]]:
+    """The calls that a cell would make, from the very program, and the output tokens of each.
 
     Unless the benchmark knows better, an answer that must fit a schema is the smallest that
     does, any other a message of the assumed length after the marker that some defences look for.
     """
-    made: list[Call] = []
+    made: list[tuple[Call, float]] = []
 
     async def note(call: Call) -> Answer:
-        made.append(call)
         text = plan.benchmark.example(call)
-        if text is None and call.schema is not None:
+        judging = call.role.startswith("judge")
+        tokens = float(ASSUMED_VERDICT_TOKENS if judging else ASSUMED_REPLY_TOKENS)
+        if text is not None:
+            tokens = max(1.0, len(text) / BYTES_PER_TOKEN)
+        elif call.schema is not None:
             text = orjson.dumps(smallest(call.schema.definition)).decode()
-        elif text is None:
-            text = f"{MARKER}\n" + "x" * 4 * ASSUMED_REPLY_TOKENS
+        else:
+            text = f"{MARKER}\n" + "x" * BYTES_PER_TOKEN * ASSUMED_REPLY_TOKENS
+        made.append((call, tokens))
         return Answer(key="", outcome=Outcome.ANSWER, text=text)
 
     point = column.point
@@ -171,7 +186,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
         if spec.provider in FREE:
             usd = f"0 ({spec.provider})"
         print(
-            f"{model:<24}{lane.calls:>10,}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
+            f"{model:<24}{lane.calls:>10,.0f}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
             f"{usd:>16}{_span(lane.seconds):>10}",
             file=out,
         )
@@ -186,6 +201,11 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
     if plan.job.budget_usd is not None:
         spent = spent_usd(cache, plan.job.name)
         print(f"budget: ${plan.job.budget_usd:,.2f}, ${spent:,.4f} spent so far", file=out)
+    for told in dict.fromkeys(
+        plan.job.specs[model].price_told for model in paid if plan.job.specs[model].price_told
+    ):
+        models = ", ".join(m for m in sorted(paid) if plan.job.specs[m].price_told == told)
+        print(f"price of {models}: {told}", file=out)
     print(
         "Upper bound: identical calls and calls answered before are not sent again. "
         "Tokens are estimates from prompt sizes; outputs are assumed.",

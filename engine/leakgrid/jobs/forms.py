@@ -19,6 +19,9 @@ from leakgrid.benchmarks.dialogue.settings import (
     Subset,
 )
 from leakgrid.benchmarks.judges.kinds import KINDS
+from leakgrid.benchmarks.muppet_generate.settings import CONDITIONS as GENERATE_CONDITIONS
+from leakgrid.benchmarks.muppet_generate.settings import JUDGES as GENERATE_JUDGES
+from leakgrid.benchmarks.muppet_generate.settings import Settings as GenerateSettings
 from leakgrid.jobs.tables import Table, unknown_name
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ class Form:
         default=lambda settings: (("",), (0,))
     )
     """(receiver models, numbers of turns) of its columns."""
+    simulated: Callable[[Any], Mapping[str, Any]] = field(default=lambda settings: {})
+    """What a simulated server is told beside the job's own [simulated] table."""
 
 
 # --- muppet -----------------------------------------------------------------------------------
@@ -95,6 +100,27 @@ def _defences(reading: Reading) -> tuple[str, ...]:
             told = f" (your own is a file in {folders})"
             reading.job.wrong("defences", unknown_name(name, known) + told)
     return tuple(names or ())
+
+
+# --- muppet-generate --------------------------------------------------------------------------
+
+
+def _generate(job: Job, judges: tuple[JudgeUse, ...]) -> Benchmark:
+    from leakgrid.benchmarks.muppet_generate.program import Generate
+
+    return Generate(job.dataset, job.prompts, judges, job.settings)
+
+
+def _generate_settings(reading: Reading) -> GenerateSettings:
+    usual, table = GenerateSettings(), reading.root.table("generate")
+    made = GenerateSettings(
+        seed=table.whole("seed", usual.seed),
+        sizes=tuple(table.wholes("sizes", list(usual.sizes), 4)),
+        groups_per_size=table.whole("groups_per_size", usual.groups_per_size, 1),
+        questions_per_group=table.whole("questions_per_group", usual.questions_per_group, 1),
+    )
+    table.end()
+    return made
 
 
 # --- dialogue and its labels ------------------------------------------------------------------
@@ -195,6 +221,12 @@ FORMS: Mapping[str, Form] = {
         defences=_defences,
         make=_muppet,
     ),
+    "muppet-generate": Form(
+        judges=lambda: GENERATE_JUDGES,
+        settings=_generate_settings,
+        conditions=lambda settings: GENERATE_CONDITIONS,
+        make=_generate,
+    ),
     "dialogue": Form(
         judges=_reveal_judges,
         settings=_dialogue_settings,
@@ -202,6 +234,9 @@ FORMS: Mapping[str, Form] = {
             MESSAGE_CONDITIONS if settings.turns == (0,) else PROMPT_CONDITIONS
         ),
         axes=lambda settings: (settings.receivers, settings.turns),
+        simulated=lambda settings: (
+            {"labels": str(settings.labels.file)} if settings.labels.file else {}
+        ),
         make=_dialogue,
     ),
     "ci-labels": Form(

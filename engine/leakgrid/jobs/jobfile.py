@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from leakgrid.jobs.forms import FORMS, JudgeKinds, Reading, names
+from leakgrid.jobs.models import ModelSpec, read_model
 from leakgrid.jobs.tables import Table, read_toml
-from leakgrid.lanes.values import Quota
-from leakgrid.outcomes import JobError
-from leakgrid.types import Price
-
-PROVIDERS = ("openai", "local", "simulated")
-
-FREE = frozenset({"simulated", "local"})
-"""Providers that nobody pays for by the token."""
 
 _PROMPTS = {"ci-labels": "dialogue"}
 """Folders of prompts that are not named as their benchmark."""
-
-_OWNED = frozenset({"model", "messages", "response_format", "stream", "n"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """One [models.*] table."""
-
-    name: str
-    provider: str
-    model: str
-    base_url: str
-    key_env: str
-    params: Mapping[str, Any]
-    headers: Mapping[str, str]
-    price: Price | None
-    quota: Quota
-    timeout_s: float
-    note: str
-    family: str = ""
-    size_b: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +66,7 @@ def load_job(path: Path) -> Job:
     benchmark = table.text("benchmark", choices=FORMS)
     # One that is not known is a mistake already; the other keys are then held against MuPPET's.
     form = FORMS.get(benchmark or "", FORMS["muppet"])
-    specs = {name: _model(name, inside) for name, inside in root.tables("models").items()}
+    specs = {name: read_model(name, inside) for name, inside in root.tables("models").items()}
     known_judges = {
         name: _judge(name, inside, form.judges(), specs)
         for name, inside in root.tables("judges").items()
@@ -154,50 +125,6 @@ def _existing(table: Table, key: str, home: Path) -> Path:
     return path
 
 
-def _model(name: str, table: Table) -> ModelSpec:
-    provider = table.text("provider", choices=PROVIDERS)
-    params = table.mapping("params", {})
-    for key in sorted(_OWNED.intersection(params)):
-        table.wrong("params", f"{key!r} is set by leakgrid and cannot be a parameter")
-    headers = table.mapping("headers", {})
-    price = table.table("price")
-    quoted = None
-    if price.data:
-        quoted = Price(price.number("input"), price.number("output"), price.number("cached", None))
-        price.end()
-    base_url = table.text("base_url", "")
-    if provider == "openai":
-        base_url = base_url or "https://api.openai.com/v1"
-    if base_url and not base_url.startswith(("http://", "https://")):
-        table.wrong(
-            "base_url", f"{base_url!r} does not fit; it must begin with http:// or https://"
-        )
-    if base_url and provider == "local":
-        table.wrong("base_url", "a local model is served by leakgrid itself and has no base_url")
-    concurrency = table.whole("concurrency", None, 1)
-    spec = ModelSpec(
-        name=name,
-        provider=provider or "",
-        model=table.text("model", name),
-        base_url=base_url,
-        key_env=table.text("key_env", "OPENAI_API_KEY" if provider == "openai" else ""),
-        params=params,
-        headers={key: str(value) for key, value in headers.items()},
-        price=quoted,
-        quota=Quota(
-            rpm=table.number("rpm", None, 1),
-            tpm=table.number("tpm", None, 1),
-            concurrency=2 if concurrency is None and provider == "local" else concurrency,
-        ),
-        timeout_s=table.number("timeout_s", 600.0, 0.001),
-        note=table.text("note", ""),
-        family=table.text("family", ""),
-        size_b=table.number("size_b", None),
-    )
-    table.end()
-    return spec
-
-
 def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, ModelSpec]) -> JudgeSpec:
     if not kinds:
         table.mistakes.add(table.keys, "a job of this benchmark has no judges")
@@ -218,20 +145,3 @@ def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, Model
         # Which keys are allowed depends on the kind: without one there is nothing to hold against.
         table.end()
     return JudgeSpec(name=name, kind=kind or name, model=model, options=options)
-
-
-def secret_of(spec: ModelSpec) -> str:
-    """The key of a model from the environment; empty where none is needed.
-
-    Raises JobError when the variable that the job names is not set. A host that is not OpenAI's
-    may need no key, so there the default variable may be unset.
-    """
-    if not spec.key_env:
-        return ""
-    key = os.environ.get(spec.key_env, "").strip()
-    if not key and (spec.base_url.startswith("https://") or spec.key_env != "OPENAI_API_KEY"):
-        raise JobError(
-            f"models.{spec.name}: the environment variable {spec.key_env} is not set; export it, "
-            "or name another one with key_env"
-        )
-    return key

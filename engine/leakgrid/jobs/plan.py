@@ -20,7 +20,8 @@ import orjson
 from leakgrid.benchmarks.benchmark import Benchmark, Item, JudgeUse, Point
 from leakgrid.cache.cells import DoneCells, short
 from leakgrid.jobs.forms import FORMS
-from leakgrid.jobs.jobfile import Job, ModelSpec
+from leakgrid.jobs.jobfile import Job
+from leakgrid.jobs.models import ModelSpec
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
 
@@ -133,7 +134,7 @@ class Plan:
             from leakgrid.providers import local
 
             return local.identity(spec.model, None)
-        return spec.base_url.rstrip("/")
+        return spec.endpoint
 
     def _columns(self) -> Iterator[Column]:
         job = self.job
@@ -201,7 +202,14 @@ def simulated_config(job: Job, benchmark: Benchmark) -> dict[str, Any] | None:
         return None
     from leakgrid.providers.simulated import config
 
-    table = {"items": str(job.dataset), "cues": benchmark.cues(), **job.simulated}
+    table = {
+        "items": str(job.dataset),
+        "cues": benchmark.cues(),
+        **FORMS[job.benchmark].simulated(job.settings),
+        **job.simulated,
+    }
+    if table.get("labels"):
+        table["labels"] = str(job.home / str(table["labels"]))
     try:
         identity = config.parse(table).identity()
     except ValueError as error:

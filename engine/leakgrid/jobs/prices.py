@@ -20,7 +20,10 @@ TIERS = ("online", "batch")
 USUAL_SERVICE = frozenset({None, "auto", "default", "standard"})
 """Values of ``service_tier`` that are charged at the listed rate."""
 
-_HOSTS = {"openai": "api.openai.com", "google": "generativelanguage.googleapis.com"}
+_GEMINI = ("google", "generativelanguage.googleapis.com")
+_VENDORS = {"openai": ("openai", "api.openai.com"), "gemini": _GEMINI, "google": _GEMINI}
+"""Provider of a job to (whose prices, the one host where they hold)."""
+
 _SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{3})$")
 
 
@@ -86,10 +89,10 @@ def vendor_of(provider: str, base_url: str, params: Mapping[str, Any]) -> str:
 
     Other hosts, regional ones and other service tiers have prices of their own.
     """
-    host = _HOSTS.get(provider)
-    if host is None or params.get("service_tier") not in USUAL_SERVICE:
+    if provider not in _VENDORS or params.get("service_tier") not in USUAL_SERVICE:
         return ""
-    return provider if urlsplit(base_url or f"https://{host}").hostname == host else ""
+    vendor, host = _VENDORS[provider]
+    return vendor if urlsplit(base_url or f"https://{host}").hostname == host else ""
 
 
 @functools.cache

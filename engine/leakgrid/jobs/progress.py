@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from leakgrid.jobs.jobfile import FREE
+from leakgrid.jobs.models import FREE
 from leakgrid.lanes.values import LaneStatistics
 
 if TYPE_CHECKING:

@@ -15,15 +15,17 @@ import orjson
 
 from leakgrid.jobs.asking import Route
 from leakgrid.jobs.budget import Budget
-from leakgrid.jobs.jobfile import ModelSpec, secret_of
+from leakgrid.jobs.models import OPENAI_URL, ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel, Quota
-from leakgrid.providers.openai import ChatCompletions
+from leakgrid.providers.google_credentials import AccessTokens
 from leakgrid.providers.servers import Server, write_config
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from leakgrid.providers.wire import Provider
 
 CONNECT_SECONDS = 10.0
 MEMORY = "lanes.json"
@@ -83,6 +85,7 @@ async def open_ways(
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             )
         )
+        tokens = AccessTokens()
         groups: dict[str, list[ModelSpec]] = {}
         for spec in specs:
             groups.setdefault(lane_id(spec), []).append(spec)
@@ -104,7 +107,9 @@ async def open_ways(
             for spec in sharing:
                 source = _server_of(spec)
                 base = servers[source].base_url if source else spec.base_url
-                provider = _provider(spec, base, plan.identities[spec.name], session, secrets)
+                provider = _provider(
+                    spec, base, plan.identities[spec.name], session, secrets[spec.name], tokens
+                )
                 routes[spec.name] = Route(provider, lane)
                 if source and lane not in by_server[source]:
                     by_server[source].append(lane)
@@ -120,7 +125,8 @@ async def open_ways(
 
 def lane_id(spec: ModelSpec) -> str:
     """What one quota covers: provider, account and model, as a short name without secrets."""
-    data = "\n".join((spec.provider, spec.base_url, spec.key_env, spec.model))
+    account = (str(spec.options.get(key, "")) for key in ("organization", "project", "location"))
+    data = "\n".join((spec.provider, spec.endpoint, spec.key_env, spec.model, *account))
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 
 
@@ -170,21 +176,54 @@ def _provider(
     base_url: str,
     identity: str,
     session: aiohttp.ClientSession,
-    secrets: dict[str, str],
-) -> ChatCompletions:
-    return ChatCompletions(
-        name=spec.name,
-        kind=spec.provider,
+    secret: str,
+    tokens: AccessTokens,
+) -> Provider:
+    """What speaks to the model; ``tokens`` are shared by all models of Vertex."""
+    common: dict[str, Any] = {
+        "name": spec.name,
+        "kind": spec.provider,
+        "session": session,
+        "identity": identity,
+        "params": spec.params,
+        "key": secret,
+        "headers": spec.headers,
+        "timeout_s": spec.timeout_s,
+    }
+    if spec.provider in ("gemini", "vertex"):
+        from leakgrid.providers.google import GenerateContent
+
+        vertex = spec.provider == "vertex"
+        return GenerateContent(
+            model=spec.model,
+            base_url=spec.endpoint if vertex else base_url,
+            tokens=tokens if vertex else None,
+            **common,
+        )
+    from leakgrid.providers.azure import APIS, TOKEN_ENV, azure
+
+    api = spec.options.get("api", "chat")
+    if spec.provider == "azure":
+        return azure(
+            api=api,
+            resource_url=base_url,
+            deployment=spec.model,
+            api_version=spec.options["api_version"],
+            token=spec.key_env == TOKEN_ENV,
+            **common,
+        )
+    if spec.base_url == OPENAI_URL:
+        from leakgrid.providers.openai_endpoint import account_headers
+
+        options = spec.options
+        account = account_headers(os.environ, options["organization"], options["project"])
+        common["headers"] = {**account, **spec.headers}
+    return APIS[api](
         model=spec.model,
         base_url=base_url,
-        session=session,
-        identity=identity,
-        params=spec.params,
-        key=secrets[spec.name],
-        headers=spec.headers,
-        timeout_s=spec.timeout_s,
         simulated=spec.provider == "simulated",
         shape=_shape(spec),
+        **common,
     )
 
 

@@ -8,6 +8,8 @@ an improved reader re-reads everything ever kept at no cost.
 from __future__ import annotations
 
 import email.utils
+import importlib
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -72,18 +74,41 @@ class Provider(Protocol):
 TEXTS: dict[str, Callable[[Any], tuple[str, str]]] = {}
 """Family name to what finds (text, reasoning) in a parsed body; filled by provider modules."""
 
+READERS = {
+    "chat": "leakgrid.providers.openai",
+    "responses": "leakgrid.providers.openai_responses",
+    "gemini": "leakgrid.providers.google_read",
+}
+"""Family name to the module that fills its place in TEXTS when it is imported."""
+
 
 def text_of(family: str, body: str) -> tuple[str, str]:
     """(text, reasoning) of a kept verbatim body; two empty strings if it cannot be read."""
-    if not TEXTS:
-        import leakgrid.providers.openai  # noqa: F401  registers its reader
     said = TEXTS.get(family)
     if said is None:
-        return "", ""
+        module = READERS.get(family)
+        if module is None:
+            return "", ""
+        importlib.import_module(module)  # registers its reader
+        said = TEXTS[family]
     try:
-        return said(orjson.loads(body))
-    except (orjson.JSONDecodeError, TypeError, KeyError, IndexError, AttributeError):
+        return said(parsed(body))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "", ""
+
+
+def parsed(body: bytes | str) -> Any:
+    """A JSON body as a value; NaN and infinity, which some servers write, are let through.
+
+    Raises ValueError where it is no JSON.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(body)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
 
 
 _BY_STATUS = {

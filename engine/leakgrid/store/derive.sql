@@ -14,7 +14,7 @@ FROM answers WHERE kind = 'attempt'
 
 --> reply < records
 SELECT stem, ordinal, column_id, item, digest, run, benchmark, model, defence, condition, sample,
-       settled, simulated, reply, reply_outcome AS outcome, reasoning,
+       receiver, turns, settled, simulated, reply, reply_outcome AS outcome, reasoning,
        TRY_CAST(extra AS JSON) AS extra, make_timestamp((ts * 1e6)::BIGINT) AS ts
 FROM records
 
@@ -34,6 +34,30 @@ FROM (SELECT stem, ordinal, column_id, item, digest,
 SELECT stem, ordinal, column_id, item, digest, p.position, unnest(p.said)
 FROM (SELECT stem, ordinal, column_id, item, digest,
              unnest(list_transform(probes, lambda x, i: {'position': i, 'said': x})) AS p
+      FROM records)
+
+--> utterance < records
+SELECT stem, ordinal, column_id, item, digest, u.position, unnest(u.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(utterances, lambda x, i: {'position': i, 'said': x})) AS u
+      FROM records)
+
+--> hearing < records
+SELECT stem, ordinal, column_id, item, digest, h.position, unnest(h.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(hearings, lambda x, i: {'position': i, 'said': x})) AS h
+      FROM records)
+
+--> reveal < records
+SELECT stem, ordinal, column_id, item, digest, r.position, unnest(r.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(reveals, lambda x, i: {'position': i, 'said': x})) AS r
+      FROM records)
+
+--> vote < records
+SELECT stem, ordinal, column_id, item, digest, v.position, unnest(v.said)
+FROM (SELECT stem, ordinal, column_id, item, digest,
+             unnest(list_transform(votes, lambda x, i: {'position': i, 'said': x})) AS v
       FROM records)
 
 --> call < records
@@ -74,13 +98,14 @@ FROM (SELECT *, from_json(payload, '{"plan_id": "VARCHAR", "benchmark": "VARCHAR
 
 --> plan_column < runs
 SELECT stem, ordinal, c.position, c.planned.id AS column_id, c.planned.model, c.planned.defence,
-       c.planned.condition, c.planned.sample, c.planned.simulated, c.planned.note,
-       c.planned.judges
+       c.planned.condition, c.planned.sample, c.planned.receiver, c.planned.turns,
+       c.planned.simulated, c.planned.note, c.planned.judges
 FROM (SELECT stem, ordinal,
              unnest(list_transform(columns, lambda x, i: {'position': i, 'planned': x})) AS c
       FROM (SELECT stem, ordinal, from_json(payload, '{"columns": [{"id": "VARCHAR",
                    "model": "VARCHAR", "defence": "VARCHAR", "condition": "VARCHAR",
-                   "sample": "INTEGER", "simulated": "BOOLEAN", "note": "VARCHAR",
+                   "sample": "INTEGER", "receiver": "VARCHAR", "turns": "INTEGER",
+                   "simulated": "BOOLEAN", "note": "VARCHAR",
                    "judges": [{"name": "VARCHAR", "kind": "VARCHAR", "model": "VARCHAR"}]}]}'
                    ).columns AS columns
             FROM runs WHERE event = 'plan' AND json_valid(payload)))
@@ -103,3 +128,31 @@ SELECT r.stem, r.ordinal, e.key AS model, (e.value ->> 'input')::DOUBLE AS usd_i
        (e.value ->> 'output')::DOUBLE AS usd_out, (e.value ->> 'cached')::DOUBLE AS usd_cached
 FROM (FROM runs WHERE event = 'plan' AND json_valid(payload)) r,
      json_each(r.payload, '$.prices') e
+
+--> profile_attribute < runs
+SELECT stem, ordinal, a[1] AS profile, a[2] AS attribute, a[3] AS domain, a[4] AS event, a[5]::BOOLEAN AS basic, a[6] AS statement
+FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"profiles": [["VARCHAR"]]}').profiles) AS a
+      FROM runs WHERE event = 'plan' AND json_valid(payload))
+
+--> context < runs
+SELECT stem, ordinal, a[1] AS profile, a[2] AS context, a[3] AS recipient, a[4] AS task
+FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"contexts": [["VARCHAR"]]}').contexts) AS a
+      FROM runs WHERE event = 'plan' AND json_valid(payload))
+
+--> instance < runs
+SELECT stem, ordinal, a[1] AS item, a[2] AS sender, a[3] AS receiver, a[4] AS context
+FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"instances": [["VARCHAR"]]}').instances) AS a
+      FROM runs WHERE event = 'plan' AND json_valid(payload))
+
+--> label_given < runs
+SELECT stem, ordinal, a[1] AS profile, a[2] AS context, a[3] AS attribute, a[4] AS persona, a[5]::DOUBLE AS necessary, a[6]::DOUBLE AS inappropriate
+FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"labels": [["VARCHAR"]]}').labels) AS a
+      FROM runs WHERE event = 'plan' AND json_valid(payload))
+
+--> label_rule < runs
+SELECT stem, ordinal, rule.job AS label_job, rule.weights, rule.threshold, rule.basics
+FROM (SELECT stem, ordinal, from_json(payload, '{"label_rule": {"job": "VARCHAR",
+             "weights": "MAP(VARCHAR, DOUBLE)", "threshold": "DOUBLE", "basics": "VARCHAR"}}'
+             ).label_rule AS rule
+      FROM runs WHERE event = 'plan' AND json_valid(payload))
+WHERE rule IS NOT NULL

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from leakgrid.outcomes import StoreError
 from leakgrid.store import derive
 from leakgrid.store.ingest import chunks
-from leakgrid.store.migrations import migrate, read_sql
+from leakgrid.store.migrations import make_views, migrate
 from leakgrid.store.output import FORMATS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def open_live(
     forgotten = forgotten or derive.default_forgotten()
     connection = derive.connect(":memory:")
     derive.add_said(connection, text_of or derive.default_text_of())
-    migrate(connection, "memory")
+    migrate(connection, "memory", views=False)
     counts: dict[str, int] = {}
     for stream in ("runs", "records"):
         for table in chunks(scan(cache, stream, {}), {}):
@@ -136,7 +136,7 @@ def _view_answers(
     for table, select in derive.selects()["answers"].items():
         connection.execute(f"DROP TABLE {table}")
         connection.execute(f"CREATE VIEW {table} AS {select}")
-    connection.execute(read_sql("views.sql"))
+    make_views(connection)
 
 
 def _literal(path: Path) -> str:

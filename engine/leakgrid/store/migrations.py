@@ -24,11 +24,18 @@ def read_sql(name: str) -> str:
 
 def steps() -> list[tuple[int, str]]:
     """All (version, SQL) in order. Append here; never change a step that was released."""
-    return [(1, read_sql("schema.sql")), (2, read_sql("ratings.sql")), (3, read_sql("probes.sql"))]
+    names = ("schema.sql", "ratings.sql", "probes.sql", "dialogue.sql")
+    return [(version, read_sql(name)) for version, name in enumerate(names, 1)]
 
 
-def migrate(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Bring a database up to the newest schema and make its views anew.
+def make_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """All views anew, those that others build on first."""
+    for name in ("views.sql", "dialogue_views.sql", "dialogue_rates.sql"):
+        connection.execute(read_sql(name))
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, where: str, *, views: bool = True) -> None:
+    """Bring a database up to the newest schema and make its views anew, unless told not to.
 
     ``where`` names the file in messages. Runs inside the caller's transaction.
     """
@@ -47,4 +54,5 @@ def migrate(connection: duckdb.DuckDBPyConnection, where: str) -> None:
         if version > found:
             connection.execute(sql)
             connection.execute("INSERT INTO migration VALUES (?, now())", [version])
-    connection.execute(read_sql("views.sql"))
+    if views:
+        make_views(connection)

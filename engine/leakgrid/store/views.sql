@@ -25,8 +25,10 @@ CREATE OR REPLACE MACRO kappa(yes_yes, yes_no, no_yes, no_no) AS (
      - ((yes_yes + yes_no) * (yes_yes + no_yes)::DOUBLE
         + (no_yes + no_no) * (yes_no + no_no)::DOUBLE), 0));
 
--- the kinds of judges that leave ratings of usefulness; all others leave verdicts on leaks
+-- the kinds of judges that leave ratings of usefulness, and those that leave reveals (see
+-- dialogue_views.sql); all others leave verdicts on leaks
 CREATE OR REPLACE MACRO rates_use(kind) AS coalesce(kind, '') = 'utility';
+CREATE OR REPLACE MACRO finds_reveals(kind) AS coalesce(kind, '') = 'reveal';
 
 CREATE OR REPLACE VIEW run AS
 SELECT s.* EXCLUDE (stem, ordinal), e.ended, e.exit_code, e.sent, e.answered_from_cache,
@@ -60,7 +62,8 @@ FROM reply QUALIFY row_number() OVER (
 -- whole: the reply is all that the model wanted to say, so its silence may be judged
 CREATE OR REPLACE VIEW cell AS
 SELECT p.job, coalesce(c.simulated, false) OR coalesce(r.simulated, false) AS simulated,
-       c.model, c.defence, c.condition, c.sample, i.item, i.digest, c.column_id,
+       c.model, c.defence, c.condition, c.sample, coalesce(c.receiver, '') AS receiver,
+       coalesce(c.turns, 0) AS turns, i.item, i.digest, c.column_id,
        CASE WHEN r.column_id IS NULL THEN 'missing' WHEN r.settled THEN 'done'
             ELSE 'open' END AS status,
        r.outcome AS reply_outcome,
@@ -105,7 +108,7 @@ WITH asked AS (
            j.kind AS judge_kind
     FROM (SELECT *, unnest(judges) AS j,
                  regexp_matches(coalesce(reasoning, ''), '[^\s\p{Z}]') AS thought FROM cell) c
-    WHERE NOT rates_use(j.kind)
+    WHERE NOT rates_use(j.kind) AND NOT finds_reveals(j.kind)
       AND (coalesce(j.kind, '') <> 'reasoning-leak' OR thought OR NOT whole)
 ), planned AS (
     SELECT a.*, t.attribute, t.category

@@ -7,12 +7,18 @@ several objects. What cannot be read without guessing is unknown, never "no leak
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
 
 LONGEST = 20_000
 """Characters that are searched for JSON in prose: a text full of braces must not hold the loop."""
+
+MOST_STARTS = 300
+"""Braces from which an object is looked for, for the same reason."""
+
+_DECODER = json.JSONDecoder()
 
 EVIDENCE = 500
 """Characters of a judge's words that are kept beside its verdict."""
@@ -34,43 +40,19 @@ def objects(text: str) -> list[dict[str, Any]]:
     else:
         return [parsed] if isinstance(parsed, dict) else []
     found: list[dict[str, Any]] = []
-    position = 0
     text = text[-LONGEST:]
-    while (start := text.find("{", position)) >= 0:
-        end = _object_end(text, start)
-        if end < 0:
-            # Not an object from here: an inner brace may still begin one.
-            position = start + 1
-            continue
+    position, starts = text.find("{"), 0
+    while position >= 0 and starts < MOST_STARTS:
+        starts += 1
         try:
-            parsed = orjson.loads(text[start:end])
-        except orjson.JSONDecodeError:
-            position = start + 1
-            continue
-        found.append(parsed)
-        position = end
+            _, end = _DECODER.raw_decode(text, position)
+            found.append(orjson.loads(text[position:end]))
+        except (ValueError, RecursionError):
+            # Not an object from here: an inner brace may still begin one.
+            position = text.find("{", position + 1)
+        else:
+            position = text.find("{", end)
     return found
-
-
-def _object_end(text: str, start: int) -> int:
-    """Where the brace at ``start`` is closed, strings respected; -1 if it never is."""
-    depth, quoted, escaped = 0, False, False
-    for place in range(start, len(text)):
-        character = text[place]
-        if escaped:
-            escaped = False
-        elif quoted:
-            escaped = character == "\\"
-            quoted = character != '"'
-        elif character == '"':
-            quoted = True
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return place + 1
-    return -1
 
 
 def yes_or_no(text: str, key: str) -> tuple[bool | None, str, str]:

@@ -9,13 +9,23 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from leakgrid.providers.simulated import assistants, faults, judges, probes, steps, wire
+from leakgrid.providers.simulated import (
+    agents,
+    assistants,
+    faults,
+    judges,
+    labellers,
+    probes,
+    steps,
+    wire,
+)
 from leakgrid.providers.simulated.config import Simulated
 from leakgrid.providers.simulated.counters import Counters
 from leakgrid.providers.simulated.items import Index
 from leakgrid.providers.simulated.planted import UNKNOWN_MODEL, Coins, delay_s, digest, let_through
 from leakgrid.providers.simulated.quota import Gate, duration, retry_headers
 from leakgrid.providers.simulated.schemas import smallest
+from leakgrid.providers.simulated.world import World
 
 LABEL = {"content-type": "application/json", "x-leakgrid-simulated": "1"}
 SAMPLE_HEADER = "x-leakgrid-sample"
@@ -33,13 +43,18 @@ class Failure(Exception):
 class Chat:
     """A configured simulation; ``handle`` is the request handler."""
 
-    def __init__(self, config: Simulated, index: Index, identity: str) -> None:
+    def __init__(
+        self, config: Simulated, index: Index, identity: str, world: World | None = None
+    ) -> None:
+        """A server of items has an index to look in, one of dialogues a world."""
         now = time.monotonic()
         self.config, self.index, self.identity = config, index, identity
         self.counters = Counters()
         self.schedule = faults.Schedule(config.seed, config.faults)
         self.gates = {model: Gate(quota, now) for model, quota in config.quota.items()}
-        self.names = (*config.assistants, *config.judges)
+        self.names = (*config.assistants, *config.judges, *config.agents, *config.labellers)
+        self.world = world
+        self.players = agents.Players(config, world) if world is not None else None
         self.bearer = f"Bearer {config.faults.require_key}" if config.faults.require_key else ""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -84,7 +99,8 @@ class Chat:
         self.counters.saw(fingerprint, model)
         self._authorise(request)
         self._known(model)
-        body, tokens = self._answer(asked, model, fingerprint)
+        sample = request.headers.get(SAMPLE_HEADER, "")
+        body, tokens = self._answer(asked, model, fingerprint, str(asked.get("sample", sample)))
         headers = {**LABEL, "x-request-id": f"req_{fingerprint.hex()[:32]}"}
         headers |= self._admitted(model, tokens[0] + tokens[1])
         fault = self.schedule.next(fingerprint)
@@ -103,13 +119,13 @@ class Chat:
         return response
 
     def _answer(
-        self, asked: dict[str, Any], model: str, fingerprint: bytes
+        self, asked: dict[str, Any], model: str, fingerprint: bytes, sample: str
     ) -> tuple[bytes, tuple[int, int]]:
         """The body of the answer, and its input and output tokens."""
         coins = Coins(self.config.seed, fingerprint)
         try:
             prompt = wire.read_prompt(asked)
-            reply = wire.limited(self._reply(asked, model, prompt, coins), asked)
+            reply = wire.limited(self._reply(asked, model, prompt, coins, sample), asked)
         except wire.BadRequest as error:
             raise _invalid(str(error)) from error
         body = wire.completion(model, fingerprint.hex(), prompt, reply)
@@ -117,11 +133,18 @@ class Chat:
         return orjson.dumps(body), (usage["prompt_tokens"], usage["completion_tokens"])
 
     def _reply(
-        self, asked: dict[str, Any], model: str, prompt: wire.Prompt, coins: Coins
+        self, asked: dict[str, Any], model: str, prompt: wire.Prompt, coins: Coins, sample: str
     ) -> wire.Reply:
         judge = self.config.judges.get(model)
         if judge is not None:
             return judges.reply(judge, self.index, asked, prompt, coins)
+        if self.world is not None and self.players is not None:
+            labeller = self.config.labellers.get(model)
+            if labeller is not None:
+                return labellers.reply(self.config, labeller, self.world, prompt, coins)
+            if (schema := wire.schema_of(asked)) is not None:
+                return wire.Reply(orjson.dumps(smallest(schema[1])).decode())
+            return self.players.reply(asked, model, prompt, sample or "0")
         assistant = self.config.assistants.get(model, UNKNOWN_MODEL)
         if (schema := wire.schema_of(asked)) is not None:
             if schema[0] == probes.SCHEMA:

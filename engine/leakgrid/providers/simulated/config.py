@@ -10,27 +10,36 @@ from leakgrid.providers.simulated.fields import Table
 from leakgrid.providers.simulated.settings import (
     BEHAVIOUR_VERSION,
     FAULTS,
+    LEANINGS,
+    Agent,
     Assistant,
     Cues,
     Factors,
     Faults,
     Judge,
+    Labeller,
     Latency,
+    Leaning,
     Quota,
     Simulated,
+    Truth,
 )
 
 __all__ = [
     "BEHAVIOUR_VERSION",
     "FAULTS",
+    "Agent",
     "Assistant",
     "Cues",
     "Factors",
     "Faults",
     "Judge",
+    "Labeller",
     "Latency",
+    "Leaning",
     "Quota",
     "Simulated",
+    "Truth",
     "parse",
 ]
 
@@ -44,11 +53,20 @@ def parse(table: Mapping[str, Any]) -> Simulated:
     """
     top = Table(table, "simulated")
     top.only("seed", "items", "port", "latency", "assistants", "judges", "quota", "faults",
-             "cues", *_FACTOR_KEYS)  # fmt: skip
+             "cues", "labels", "agents", "labellers", "truth", *_FACTOR_KEYS)  # fmt: skip
     judges = {name: _judge(below) for name, below in top.tables("judges").items()}
     assistants = {name: _assistant(below) for name, below in top.tables("assistants").items()}
+    agents = {name: _agent(below) for name, below in top.tables("agents").items()}
+    labellers = {name: _labeller(below) for name, below in top.tables("labellers").items()}
     for name in sorted(judges.keys() & assistants.keys()):
         top.wrong(f"judges.{name}", "the name of an assistant", "a name that no assistant has")
+    for name in sorted(agents.keys() & judges.keys()):
+        top.wrong(f"agents.{name}", "the name of a judge", "a name that no judge has")
+    for name in sorted(labellers.keys() & (judges.keys() | agents.keys())):
+        top.wrong(f"labellers.{name}", "the name of another model", "a name of its own")
+    if assistants and (agents or labellers):
+        allowed = "one or the other, as items is a file of items or one of profiles"
+        top.wrong("assistants", "assistants beside agents or labellers", allowed)
     config = Simulated(
         items=top.text("items", None, "the path of a JSON Lines file of items"),
         seed=top.integer("seed", 0, -(2**63), 2**63 - 1),
@@ -61,6 +79,10 @@ def parse(table: Mapping[str, Any]) -> Simulated:
         quota={name: _quota(below) for name, below in top.tables("quota").items()},
         faults=_faults(top.table("faults")),
         cues=_cues(top.table("cues")),
+        labels=top.text("labels", "", "the path of a label file, or nothing"),
+        agents=agents,
+        labellers=labellers,
+        truth=_truth(top.table("truth")),
     )
     if top.mistakes:
         raise ValueError("\n".join(top.mistakes))
@@ -103,6 +125,51 @@ def _judge(table: Table) -> Judge:
     table.only(*keys)
     defaults = Judge()
     return Judge(**{key: table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys})
+
+
+def _agent(table: Table) -> Agent:
+    rates = ("other", "partial", "repeats", "early_end", "refusal", "truncated", "empty")
+    table.only("necessary", "inappropriate", *rates, "prompts", "necessary_prompts", "rounds",
+               "thinking")  # fmt: skip
+    return Agent(
+        necessary=table.number("necessary", None, 0.0, 1.0),
+        inappropriate=table.number("inappropriate", None, 0.0, 1.0),
+        prompts=table.factors("prompts"),
+        necessary_prompts=table.factors("necessary_prompts"),
+        rounds=table.shares("rounds", Agent(0.0, 0.0).rounds),
+        thinking=table.flag("thinking", False),
+        **{key: table.number(key, 0.0, 0.0, 1.0) for key in rates},
+    )
+
+
+def _labeller(table: Table) -> Labeller:
+    rates = ("noise", "both", "unparsable", "truncated")
+    table.only(*rates, *LEANINGS)
+    return Labeller(
+        leanings={name: _leaning(table.table(name), usual) for name, usual in LEANINGS.items()},
+        **{key: table.number(key, 0.0, 0.0, 1.0) for key in rates},
+    )
+
+
+def _leaning(table: Table, usual: Leaning) -> Leaning:
+    table.only("necessary", "inappropriate")
+    return Leaning(*_two_shares(table, usual.necessary, usual.inappropriate))
+
+
+def _truth(table: Table) -> Truth:
+    table.only("necessary", "inappropriate")
+    return Truth(*_two_shares(table, Truth().necessary, Truth().inappropriate))
+
+
+def _two_shares(table: Table, *usual: float) -> tuple[float, float]:
+    necessary = table.number("necessary", usual[0], 0.0, 1.0)
+    # Whoever sets one of them need not look up the other.
+    most = 1.0 - necessary
+    inappropriate = table.number("inappropriate", min(usual[1], most), 0.0, 1.0)
+    if inappropriate > most + 1e-9:
+        allowed = f"a number not above 1 - necessary ({most:g})"
+        table.wrong("inappropriate", f"{inappropriate:g}", allowed)
+    return necessary, inappropriate
 
 
 def _latency(table: Table) -> Latency:

@@ -97,6 +97,19 @@ class Table:
             return ()
         return tuple(value)
 
+    def shares(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """A list of numbers from 0 to 1 that add up to 1."""
+        value = self.values.get(name, default)
+        if (
+            not isinstance(value, list | tuple)
+            or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+            or not all(0.0 <= v <= 1.0 for v in value)
+            or abs(sum(value) - 1.0) > 1e-6
+        ):
+            self.wrong(name, shown(value), "a list of numbers from 0 to 1 that add up to 1")
+            return default
+        return tuple(float(v) for v in value)
+
     def table(self, name: str) -> Table:
         """The table below ``name``; an empty one when it is absent."""
         value = self.values.get(name, {})

@@ -57,10 +57,15 @@ def reply(
 def _verdict(
     judge: Judge, index: Index, request: Mapping[str, Any], prompt: Prompt, coins: Coins
 ) -> Any:
-    # Without a schema the prompt asks for its JSON in words, and that is the leak verdict.
-    name, definition = schema_of(request) or ("leak_verdict", {})
+    name, definition = schema_of(request) or (_in_words(prompt), {})
     kind = KINDS.get(name)
     return smallest(definition) if kind is None else kind(judge, index, prompt, coins)
+
+
+def _in_words(prompt: Prompt) -> str:
+    """The schema of a prompt that asks for its JSON in words."""
+    reveals = "<judged>" in prompt.rest and "<attributes>\n" in prompt.rest
+    return "reveal_verdict" if reveals else "leak_verdict"
 
 
 @register("leak_verdict")

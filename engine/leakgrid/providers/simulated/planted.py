@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -17,6 +18,7 @@ from leakgrid.providers.simulated.config import Assistant, Factors, Latency, Sim
 Option = TypeVar("Option")
 
 NORMAL = NormalDist()
+_FOUR = struct.Struct(">4Q")
 Z95 = NORMAL.inv_cdf(0.95)
 
 USUAL_PARTIES, USUAL_WORDS = 5, 400
@@ -121,6 +123,20 @@ class Coins:
         """All options, beginning at one chosen by coin: to try until one will do."""
         start = int(self(salt) * len(options))
         return [*options[start:], *options[:start]]
+
+
+class Tosses:
+    """Three coins at a time for each of many keys, at the price of one short hash a key."""
+
+    def __init__(self, seed: int, salt: str, body: bytes) -> None:
+        self.start = hashlib.sha256(f"{seed}\0{salt}\0".encode() + body)
+
+    def __call__(self, key: str) -> tuple[float, float, float]:
+        """Three numbers in [0, 1), independent of each other and between keys."""
+        state = self.start.copy()
+        state.update(key.encode())
+        first, second, third, _ = _FOUR.unpack(state.digest())
+        return (first >> 11) * 2.0**-53, (second >> 11) * 2.0**-53, (third >> 11) * 2.0**-53
 
 
 def delay_s(latency: Latency, coins: Coins, tokens: int) -> float:

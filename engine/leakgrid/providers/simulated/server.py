@@ -21,9 +21,13 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
+from leakgrid.providers.simulated import (
+    reveals,  # noqa: F401  registers its judge
+    world,
+)
 from leakgrid.providers.simulated.chat import Chat
 from leakgrid.providers.simulated.config import parse
-from leakgrid.providers.simulated.items import load
+from leakgrid.providers.simulated.items import Index, load
 from leakgrid.providers.simulated.settings import Simulated, read_items
 
 EXIT_CONFIG = 2
@@ -36,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
     try:
         config = _config(arguments.config)
-        chat = Chat(config, load(read_items(config.items), config.items), config.identity())
+        chat = _chat(config)
     except ValueError as error:
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -68,6 +72,15 @@ def _config(path: Path) -> Simulated:
     if not isinstance(table, dict):
         raise ValueError(f"{path}: found {type(table).__name__}; allowed: the [simulated] table")
     return parse(table)
+
+
+def _chat(config: Simulated) -> Chat:
+    """The simulation, with its items or its profiles. Raises ValueError for a wrong file."""
+    data = read_items(config.items)
+    # Judges alone may be simulated in a job on profiles, whose file is one JSON list.
+    if config.agents or config.labellers or data.lstrip()[:1] == b"[":
+        return Chat(config, Index(), config.identity(), world.load(config))
+    return Chat(config, load(data, config.items), config.identity())
 
 
 async def _serve(chat: Chat, host: str, port: int, stay: bool) -> int:

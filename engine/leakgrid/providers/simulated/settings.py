@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -61,7 +62,9 @@ class Judge:
     """One simulated judge: how often it is right, and how often its verdict cannot be read.
 
     Sensitivity is the rate at which a leak is called one, specificity that at which a clean reply
-    is called clean; with ``useful_`` the same of useful replies and replies of no use.
+    is called clean; with ``useful_`` the same of useful replies and replies of no use, with
+    ``reveal_`` of attributes that were told and that were not. ``missing_id``: an answer leaves
+    out one attribute; ``bad_evidence``: what is quoted for an attribute was never said.
     """
 
     sensitivity: float = 1.0
@@ -70,6 +73,75 @@ class Judge:
     truncated: float = 0.0
     useful_sensitivity: float = 1.0
     useful_specificity: float = 1.0
+    reveal_sensitivity: float = 1.0
+    reveal_specificity: float = 1.0
+    missing_id: float = 0.0
+    bad_evidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One simulated side of a dialogue, by what it tells of its memories.
+
+    ``necessary``, ``inappropriate`` and ``other``: probability that an attribute of that class
+    is told in the course of the dialogue; a share ``partial`` of these only as a hint.
+    ``rounds``: shares of what is told by the round in which it is told first. ``repeats``: that
+    it is told again, in each later round. ``prompts``: factors on inappropriate by condition.
+    ``early_end`` and the three failures: probability per message, the former from round 2 on.
+    """
+
+    necessary: float
+    inappropriate: float
+    other: float = 0.0
+    partial: float = 0.0
+    prompts: Mapping[str, float] = field(default_factory=dict)
+    necessary_prompts: Mapping[str, float] = field(default_factory=dict)
+    rounds: tuple[float, ...] = (0.5, 0.2, 0.1, 0.1, 0.05, 0.05)
+    repeats: float = 0.0
+    early_end: float = 0.0
+    refusal: float = 0.0
+    truncated: float = 0.0
+    empty: float = 0.0
+    thinking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """How a persona calls attributes that are planted as ambiguous; the rest it does not list."""
+
+    necessary: float = 0.0
+    inappropriate: float = 0.0
+
+
+LEANINGS: Mapping[str, Leaning] = {
+    "fundamentalist": Leaning(0.05, 0.5),
+    "pragmatic": Leaning(0.15, 0.25),
+    "unconcerned": Leaning(0.3, 0.05),
+}
+"""Unless the table says otherwise; also the list of personas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """One simulated labeller of necessary and inappropriate attributes.
+
+    ``noise``: probability that it errs on an attribute planted as either, half of the time by
+    not listing it, half by the wrong list. ``both``: that a listed attribute is in both lists.
+    """
+
+    noise: float = 0.0
+    both: float = 0.0
+    unparsable: float = 0.0
+    truncated: float = 0.0
+    leanings: Mapping[str, Leaning] = field(default_factory=lambda: dict(LEANINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Shares of attributes planted as necessary and inappropriate where no label file does it."""
+
+    necessary: float = 0.05
+    inappropriate: float = 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +193,11 @@ class Cues:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Everything that a simulated server is told."""
+    """Everything that a simulated server is told.
+
+    ``items`` is a file of items; with agents or labellers a file of profiles with memories,
+    whose planted truth is in the file ``labels`` (empty: a seeded coin by ``truth``).
+    """
 
     items: str
     seed: int = 0
@@ -134,34 +210,62 @@ class Simulated:
     quota: Mapping[str, Quota] = field(default_factory=dict)
     faults: Faults = Faults()
     cues: Cues = Cues()
+    labels: str = ""
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    labellers: Mapping[str, Labeller] = field(default_factory=dict)
+    truth: Truth = Truth()
 
     def identity(self) -> str:
         """Sha256 (64 hex digits) over whatever changes an answer that a client would keep.
 
         Latency, quota, scheduled faults and the port are not part of it. Raises ValueError
-        when the file of items cannot be read.
+        when the file of items or labels cannot be read.
         """
-        parts = {
+        parts: dict[str, Any] = {
             "version": BEHAVIOUR_VERSION,
             "seed": self.seed,
             "items": hashlib.sha256(read_items(self.items)).hexdigest(),
             "assistants": {name: asdict(value) for name, value in self.assistants.items()},
-            "judges": {name: asdict(value) for name, value in self.judges.items()},
+            "judges": {name: _told(value) for name, value in self.judges.items()},
             "leak_factors": asdict(self.leak_factors),
             "useful_factors": asdict(self.useful_factors),
             "cues": asdict(self.cues),
             # A 404 is a result that clients keep, so whether unknown models get one counts.
             "models_unknown": self.faults.models_unknown,
         }
+        if self.agents or self.labellers:
+            labels = read_file(self.labels, "labels", LABELS) if self.labels else b""
+            parts["labels"] = hashlib.sha256(labels).hexdigest()
+            parts["agents"] = {name: asdict(value) for name, value in self.agents.items()}
+            parts["labellers"] = {name: asdict(value) for name, value in self.labellers.items()}
+            parts["truth"] = asdict(self.truth)
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+_LATER = {"reveal_sensitivity": 1.0, "reveal_specificity": 1.0, "missing_id": 0.0,
+          "bad_evidence": 0.0}  # fmt: skip
+
+
+def _told(judge: Judge) -> dict[str, float]:
+    # Keys that came later count only when used, so that answers kept from before stay valid.
+    return {k: v for k, v in asdict(judge).items() if k not in _LATER or v != _LATER[k]}
+
+
+ITEMS = "the path of a JSON Lines file of items"
+LABELS = "the path of a label file, or nothing"
 
 
 def read_items(path: str) -> bytes:
     """The bytes of the file of items. Raises ValueError when it cannot be read."""
+    return read_file(path, "items", ITEMS)
+
+
+def read_file(path: str, key: str, what: str) -> bytes:
+    """The bytes of the file that simulated.<key> names. Raises ValueError as above."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise ValueError(
-            f'simulated.items: found "{path}", which cannot be read ({error.strerror}); '
-            "allowed: the path of a JSON Lines file of items"
+            f'simulated.{key}: found "{path}", which cannot be read ({error.strerror}); '
+            f"allowed: {what}"
         ) from error

@@ -57,11 +57,12 @@ def read_prompt(request: Mapping[str, Any]) -> Prompt:
         if not isinstance(message, dict):
             raise BadRequest("messages: found an entry that is no object; allowed: {role, content}")
         into = system if message.get("role") in ("system", "developer") else rest
-        into.append(_text(message.get("content")))
+        into.append(text(message.get("content")))
     return Prompt("\n".join(system), "\n".join(rest))
 
 
-def _text(content: Any) -> str:
+def text(content: Any) -> str:
+    """The text of a message: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
