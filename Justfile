@@ -13,7 +13,8 @@ setup:
 
 # Run every job that needs no key and no GPU, then render its page; the same again resumes
 run-all *FLAGS:
-    leakgrid run jobs/muppet-demo.toml jobs/muppet-parties.toml --report {{FLAGS}}
+    leakgrid run jobs/muppet-demo.toml jobs/muppet-parties.toml jobs/labels-demo.toml \
+        jobs/dialogue-demo.toml --report {{FLAGS}}
 
 # Run one job file: just run jobs/local.toml
 run JOB *FLAGS:
@@ -35,6 +36,10 @@ report *JOB:
 test *ARGS:
     pytest {{ARGS}}
 
+# Ask a real provider a few cheap calls (under a cent, needs its key): just live openai|google
+live PROVIDER:
+    pytest -m live tests/live/test_{{PROVIDER}}.py
+
 # Measure speed against peers in the same run
 bench *ARGS:
     python -m tests.bench --write {{ARGS}}
@@ -49,4 +54,4 @@ docs:
 
 # Resolve the lock file anew
 lock:
-    uv pip compile pyproject.toml --universal --extra local --extra dev --no-annotate --upgrade -o requirements.lock
+    uv pip compile pyproject.toml --universal --extra local --extra google --extra openai --extra dev --no-annotate --upgrade -o requirements.lock
