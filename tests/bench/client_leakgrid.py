@@ -92,12 +92,22 @@ class OneCall:
         )
 
 
-def model(name: str, base_url: str, **quota: Any) -> ModelSpec:
+PROVIDERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("openai", {"api": "chat", "organization": "", "project": ""}),
+    "responses": ("openai", {"api": "responses", "organization": "", "project": ""}),
+    "azure": ("azure", {"api": "chat", "api_version": ""}),
+    "gemini": ("gemini", {}),
+}
+"""What speaks to the stand-in: the provider of a job and its own options."""
+
+
+def model(name: str, base_url: str, through: str = "chat", **quota: Any) -> ModelSpec:
     """A model at the stand-in."""
+    provider, options = PROVIDERS[through]
     return ModelSpec(
-        name=name, provider="openai", model=name, base_url=base_url, key_env="",
+        name=name, provider=provider, model=name, base_url=base_url, key_env="",
         params={"max_tokens": 300}, headers={}, price=None, quota=Quota(**quota),
-        timeout_s=600.0, note="",
+        timeout_s=600.0, note="", options=options,
     )  # fmt: skip
 
 
@@ -152,12 +162,16 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=1)
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--lag", action="store_true")
+    parser.add_argument("--through", choices=PROVIDERS, default="chat")
     parser.add_argument("--no-ingest", action="store_true")
     parser.add_argument("--profile", type=Path)
     given = parser.parse_args()
     cache, database = given.folder / "cache", given.folder / "bench.duckdb"
     quota = {"concurrency": given.concurrency} if given.concurrency else {}
-    specs = [model(f"m{number}", given.base_url, **quota) for number in range(given.models)]
+    specs = [
+        model(f"m{number}", given.base_url, given.through, **quota)
+        for number in range(given.models)
+    ]
     # A grid of a million calls has thousands of items, not a million of them.
     samples = max(given.samples, given.calls // given.models // 10_000)
     cells = job(given.folder, specs, samples=samples, at_once=given.at_once)

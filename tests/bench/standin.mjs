@@ -1,4 +1,4 @@
-// A chat-completions server that outruns every client: fixed latency, optional quotas with
+// A server of chat completions, responses and generateContent that outruns every client: fixed latency, optional quotas with
 // OpenAI's headers, and counts. It reads the request, so that a client that sends nothing useful
 // gets nothing: the answer repeats the length of the body.
 //
@@ -80,6 +80,48 @@ function quota(model, cost, response) {
   return headers;
 }
 
+function form(url, body, text, input, output) {
+  if (url.endsWith(":generateContent")) {
+    return {
+      candidates: [{ content: { role: "model", parts: [{ text }] }, finishReason: "STOP", index: 0 }],
+      usageMetadata: {
+        promptTokenCount: input, candidatesTokenCount: output, totalTokenCount: input + output,
+      },
+      modelVersion: "standin", responseId: "standin-" + counts.received,
+    };
+  }
+  if (url.endsWith("/responses")) {
+    return {
+      id: "resp_" + counts.received, object: "response", created_at: 1700000000,
+      status: "completed", error: null, incomplete_details: null, model: body.model,
+      output: [{
+        type: "message", id: "msg_" + counts.received, status: "completed", role: "assistant",
+        content: [{ type: "output_text", text, annotations: [] }],
+      }],
+      usage: {
+        input_tokens: input, input_tokens_details: { cached_tokens: 0 }, output_tokens: output,
+        output_tokens_details: { reasoning_tokens: 0 }, total_tokens: input + output,
+      },
+    };
+  }
+  return {
+    id: "chatcmpl-" + counts.received, object: "chat.completion", created: 1700000000,
+    model: body.model,
+    choices: [{
+      index: 0, finish_reason: "stop", logprobs: null,
+      message: { role: "assistant", content: text, refusal: null },
+    }],
+    usage: {
+      prompt_tokens: input, completion_tokens: output, total_tokens: input + output,
+      prompt_tokens_details: { cached_tokens: 0 },
+      completion_tokens_details: { reasoning_tokens: 0 },
+    },
+    system_fingerprint: "standin",
+  };
+}
+
+const paths = ["/chat/completions", "/responses", ":generateContent"];
+
 function answer(request, raw, response) {
   const body = JSON.parse(raw);
   if (body.model === settings.gate_model && performance.now() - began < settings.gate_s * 1000) {
@@ -93,20 +135,7 @@ function answer(request, raw, response) {
     if (headers === null) return;
   }
   const text = filler.repeat(Math.ceil(output / 18)) + raw.length;
-  const reply = JSON.stringify({
-    id: "chatcmpl-" + counts.received, object: "chat.completion", created: 1700000000,
-    model: body.model,
-    choices: [{
-      index: 0, finish_reason: "stop", logprobs: null,
-      message: { role: "assistant", content: text, refusal: null },
-    }],
-    usage: {
-      prompt_tokens: input, completion_tokens: output, total_tokens: input + output,
-      prompt_tokens_details: { cached_tokens: 0 },
-      completion_tokens_details: { reasoning_tokens: 0 },
-    },
-    system_fingerprint: "standin",
-  });
+  const reply = JSON.stringify(form(request.url.split("?")[0], body, text, input, output));
   const finish = () => {
     counts.answered += 1;
     counts.tokens += input + output;
@@ -122,7 +151,7 @@ const server = http.createServer((request, response) => {
   request.on("data", (part) => parts.push(part));
   request.on("end", () => {
     const raw = parts.length === 1 ? parts[0].toString() : Buffer.concat(parts).toString();
-    if (request.method === "POST" && request.url.endsWith("/chat/completions")) {
+    if (request.method === "POST" && paths.some((path) => request.url.split("?")[0].endsWith(path))) {
       counts.received += 1;
       counts.in_flight += 1;
       counts.max_in_flight = Math.max(counts.max_in_flight, counts.in_flight);

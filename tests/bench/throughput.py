@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.bench.children import NotMeasuredError, client, folder, peers, say, told
@@ -33,14 +34,21 @@ WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
 """The ways in which each peer is run; the fastest counts."""
 
 
+CLIENTS = ("responses", "azure", "gemini")
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Calls of leakgrid and the bare loop, of leakgrid beside a peer, and of each peer."""
+    """Calls of leakgrid and the bare loop, of leakgrid beside a peer, of each peer; pairs of runs.
+
+    ``through``: calls through each of leakgrid's other clients.
+    """
 
     calls: int
     beside: int
     peers: dict[str, int]
     pairs: int
+    through: int = 10_000
 
 
 USUAL = Size(40_000, 20_000, {"openai": 3_000, "litellm": 1_500, "inspect": 400}, 3)
@@ -89,6 +97,11 @@ def measure(size: Size) -> Iterator[Row]:
         except Exception as error:  # one broken measure is no reason to lose the others
             for name in ("bare", "cpu"):
                 yield missing(name, told(error))
+        say(f"throughput: {', '.join(CLIENTS)}, {size.through:,} calls each, beside chat")
+        try:
+            yield through(server, size)
+        except Exception as error:
+            yield missing("providers", told(error))
         for name, ways in WAYS.items():
             say(f"throughput: {name}, {size.peers[name]:,} calls")
             try:
@@ -111,6 +124,20 @@ def against(name: str, server: Standin, size: Size, ways: tuple[tuple[str, ...],
     return row(name, times, words)
 
 
+def through(server: Standin, size: Size) -> Row:
+    """The row of the clients that speak other wire formats; the slowest counts."""
+    shares = {}
+    for client_name in CLIENTS:
+        found = pairs(
+            lambda: leakgrid(server, size.through),
+            partial(leakgrid, server, size.through, "--through", client_name),
+            size.pairs,
+        )
+        shares[client_name] = 100 * statistics.median(pair.pace for pair in found)
+    words = ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
+    return row("providers", min(shares.values()), words)
+
+
 def pairs(other: Callable[[], Any], own: Callable[[], Any], count: int) -> list[Pair]:
     """Pairs of runs; every second one the other way round."""
     found = []
@@ -124,10 +151,10 @@ def pairs(other: Callable[[], Any], own: Callable[[], Any], count: int) -> list[
     return found
 
 
-def leakgrid(server: Standin, calls: int) -> Any:
+def leakgrid(server: Standin, calls: int, *more: str) -> Any:
     """One run with everything on in a new folder."""
     with folder() as home:
-        found = client("client_leakgrid", server.base_url, calls, AT_ONCE, home, timeout=240)
+        found = client("client_leakgrid", server.base_url, calls, AT_ONCE, home, *more, timeout=240)
     if found["sent"] != calls:
         raise NotMeasuredError(f"leakgrid sent {found['sent']:,} of {calls:,} calls")
     return found
