@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import random
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,14 @@ from xml.etree import ElementTree
 import duckdb
 import pytest
 
+from leakgrid.benchmarks.muppet.attribution import asked_about
+from leakgrid.datasets.items import load_items
 from leakgrid.outcomes import StoreError
-from leakgrid.reports import muppet, published
+from leakgrid.reports import families, muppet, published
+from leakgrid.reports.page import render
 from leakgrid.reports.rows import Reader
 from leakgrid.store.ingest import ingest
+from tests.project import ROOT, Project
 from tests.store_world import World, leak
 from tests.test_report_page import EVIL, Page, report
 
@@ -167,9 +174,9 @@ def test_arms_count_what_is_missing_too(tmp_path: Path) -> None:
     text = paths[0].read_text()
     rows = Page(text).tables["Rates by arm: peop"][1:]
     assert [row[4:] for row in rows] == [
-        ["length", "5", "900", "100.0 % †", "20.7–100.0 %", "1 / 1", "0", "1", "1"],
-        ["parties", "2", "700", "0.0 %", "0.0–65.8 %", "0 / 2", "0", "0", "1"],
-        ["parties", "5", "700", "100.0 %", "34.2–100.0 %", "2 / 2", "0", "0", "1"],
+        ["length", "5", "900", "100.0 % †", "20.7–100.0 %", "–", "1 / 1", "0", "1", "1"],
+        ["parties", "2", "700", "0.0 %", "0.0–65.8 %", "–", "0 / 2", "0", "0", "1"],
+        ["parties", "5", "700", "100.0 %", "34.2–100.0 %", "–", "2 / 2", "0", "0", "1"],
     ]
     held = Page(text).tables["Statistics of the "][1:]
     assert [row[:5] for row in held] == [
@@ -180,6 +187,177 @@ def test_arms_count_what_is_missing_too(tmp_path: Path) -> None:
     assert sections(text) == {"parties", "conditions"}
     assert "demo.simulated.parties.svg" in [path.name for path in paths]
     assert "<!-- SIMULATED -->" in (tmp_path / "out" / "demo.simulated.parties.svg").read_text()
+
+
+def ablation(moved_by: str) -> World:
+    """12 bases, 8 samples, both arms; the model leaks by the people, by the length, or by both."""
+    world = World()
+    columns = [world.column("m-a", "none", "group", sample=n) for n in range(8)]
+    variants = [
+        (base, arm, people, tokens)
+        for base in range(12)
+        for arm, people, tokens in (
+            ("parties", 2, 800), ("parties", 5, 800), ("parties", 20, 800),
+            ("length", 5, 400), ("length", 5, 800), ("length", 5, 1600),
+        )
+    ]  # fmt: skip
+    for number in range(len(variants)):
+        world.item(f"v{number}", fact="health")
+    world.plan()
+    draw = random.Random(moved_by)
+    for number, (base, arm, people, tokens) in enumerate(variants):
+        rate = 0.3
+        rate *= (people / 5) ** 0.6 if "audience" in moved_by else 1
+        rate *= (tokens / 800) ** 0.9 if "length" in moved_by else 1
+        for column in columns:
+            world.record(
+                column,
+                f"v{number}",
+                leak("fact", draw.random() < rate),
+                extra=extra(
+                    variant={"base": f"b{base}", "arm": arm, "parties": people, "tokens": tokens}
+                ),
+            )
+    return world
+
+
+@pytest.mark.parametrize(
+    ("moved_by", "sign"),
+    [("the audience", 1), ("the length", -1), ("the audience and the length", 0), ("nothing", 0)],
+)
+def test_slopes_by_base_items_tell_audience_from_length(
+    tmp_path: Path, moved_by: str, sign: int
+) -> None:
+    page = Page(report(ablation(moved_by), tmp_path)[0].read_text())
+    rows = {row[4]: row for row in page.tables["How rates move, in"][1:]}
+    assert list(rows) == ["parties", "length"]
+    assert rows["parties"][10] == moved_by.replace("nothing", "neither, as far as shown")
+    assert [row[5:7] for row in rows.values()] == [["people", "12"], ["tokens", "12"]]
+    low, high = (
+        float(end.replace("−", "-"))
+        for end in re.findall(r"[+−][\d.]+", rows["parties"][9].partition("(")[2])
+    )
+    if sign:
+        assert sign * low > 0 and sign * high > 0
+    assert rows["length"][9] == "–"
+    curve = page.tables["Rates by arm: peop"][1:]
+    assert all(re.fullmatch(r"[\d.]+–[\d.]+ %", row[9]) for row in curve)
+
+
+MODELS = {"m-a": ("Llama", 8.0), "m-b": ("Llama", 70.0), "m-c": ("", None)}
+
+
+def grouped(tmp_path: Path, models: dict[str, tuple[str, float | None]]) -> list[Path]:
+    """Three models with the probes of ``attributed``, their families and sizes in the store."""
+    world = World()
+    one = attributed()
+    columns = {model: world.column(model, "none", "group") for model in MODELS}
+    for item in one.items:
+        world.item(item[0], fact="health")
+    world.plan()
+    for column in columns.values():
+        for row in one.rows["records"]:
+            world.record(
+                column, row["item"], *row["verdicts"], extra=row["extra"], probes=row["probes"]
+            )
+    database = tmp_path / "leakgrid.duckdb"
+    ingest(tmp_path, database, **world.tools)
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS plan_model (stem VARCHAR, ordinal BIGINT, model VARCHAR,"
+            " family VARCHAR, size_b DOUBLE)"
+        )
+        for model, (family, size) in models.items():
+            connection.execute(
+                "INSERT INTO plan_model BY NAME SELECT stem, ordinal, $1 AS model, $2 AS family,"
+                " $3::DOUBLE AS size_b FROM plan_now",
+                [model, family, size],
+            )
+        return render(connection, tmp_path / "out", "demo")
+
+
+def test_causes_are_pooled_by_family_and_by_size_of_models(tmp_path: Path) -> None:
+    paths = grouped(tmp_path, MODELS)
+    page = Page(paths[0].read_text())
+    found = {(row[0], row[4], row[5]): row for row in page.tables["Family of models, "][1:]}
+    row = found["Llama", "leak", "strict"]
+    # 4 of 10: twice the 2 of 5; Wilson by hand: (4 + 1.92) / 13.84 -+ 1.96 sqrt(2.4 + .96) / 13.84
+    assert row[1] == "m-a, m-b" and row[6:8] == ["10", "40.0 %(16.8–68.7 %)"]
+    assert found["not told", "leak", "strict"][1] == "m-c"
+    assert {row[0] for row in page.tables["Family of models, "][1:]} == {"Llama", "not told"}
+    sizes = [row[:2] for row in page.tables["Size of models, as"][1:]]
+    assert list(dict.fromkeys(map(tuple, sizes))) == [
+        ("over 4 to 10 B", "m-a"), ("over 40 B", "m-b"), ("not told", "m-c")
+    ]  # fmt: skip
+    names = [path.name for path in paths]
+    assert "demo.simulated.causes-by-family.svg" in names
+    assert "demo.simulated.causes-by-size.svg" in names
+
+
+def test_nobody_guesses_a_family(tmp_path: Path) -> None:
+    text = grouped(tmp_path, {"m-a": ("", None), "m-b": ("", None)})[0].read_text()
+    assert "Family of models" not in text and "Size of models" not in text
+    assert [families.size_band(size) for size in (0.27, 4, 4.1, 10, 40, 671, None)] == [
+        "up to 4 B", "up to 4 B", "over 4 to 10 B", "over 4 to 10 B", "over 10 to 40 B",
+        "over 40 B", "not told",
+    ]  # fmt: skip
+
+
+def chance_balanced(uninformed: int, informed: int, knows: float) -> float:
+    """Planted chance that the balanced accuracy over people is 0.8 or more."""
+
+    def coins(n: int) -> list[tuple[float, float]]:
+        return [(k / n, math.comb(n, k) * knows**k * (1 - knows) ** (n - k)) for k in range(n + 1)]
+
+    sides = [coins(n) for n in (uninformed, informed) if n]
+    if len(sides) == 1:
+        return sum(chance for share, chance in sides[0] if share >= 0.8 - 1e-9)
+    return sum(
+        one * two
+        for right, one in sides[0]
+        for other, two in sides[1]
+        if (right + other) / 2 >= 0.8 - 1e-9
+    )
+
+
+@pytest.mark.timeout(120)
+def test_planted_shares_of_causes_lie_in_their_intervals(tmp_path: Path) -> None:
+    """Probes right with chance 0.93 of a person and 0.6 of the group, over the shipped items."""
+    knows, boundaries = 0.93, 0.6
+    dataset = ROOT / "datasets" / "muppet" / "items.jsonl"
+    made = Project(
+        tmp_path,
+        job={
+            "models": ["sim-a"], "defences": ["none"], "conditions": ["group"],
+            "judges": ["exact"], "dataset": str(dataset), "limit": 160,
+        },
+        attribution={"judge": "exact", "controls": 0.0},
+        simulated={
+            "assistants": {"sim-a": {"leak": 0.9, "knows": knows, "boundaries": boundaries}}
+        },
+    )  # fmt: skip
+    assert made.run_job().returncode == 0
+    asked = {item.id: (item, asked_about(item)) for item in load_items(dataset)}
+    truth = {"strict": 0.0, "lenient": 0.0}
+    probed = [row["item"] for row in made.sql("SELECT item FROM attribution")]
+    assert len(probed) > 120
+    for name in probed:
+        item, people = asked[name]
+        uninformed = sum(person in item.uninformed for person in people)
+        truth["strict"] += knows**uninformed / len(probed)
+        truth["lenient"] += chance_balanced(uninformed, len(people) - uninformed, knows) / len(
+            probed
+        )
+    found = made.sql("SELECT reading, cause, lo, hi FROM attribution_share")
+    assert len(found) == 6
+    for row in found:
+        kept = truth[row["reading"]]
+        planted = {
+            "lost track of users": 1 - kept,
+            "group constraint unresolved": kept * (1 - boundaries),
+            "understanding-action gap": kept * boundaries,
+        }[row["cause"]]
+        assert row["lo"] <= planted <= row["hi"], (row, planted)
 
 
 @pytest.mark.parametrize("made", [attributed, parties], ids=["attributed", "parties"])

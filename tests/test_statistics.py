@@ -207,8 +207,8 @@ def test_a_slope_is_least_squares_over_the_verdicts(data: st.DataObject) -> None
             counts[f"b{base}", float(level)] = (data.draw(st.integers(0, known)), known)
     x: list[float] = []
     y: list[float] = []
-    for (_, level), (leaks, known) in counts.items():
-        x += [math.log2(level)] * known
+    for (_, at), (leaks, known) in counts.items():
+        x += [math.log2(at)] * known
         y += [1.0] * leaks + [0.0] * (known - leaks)
     slope = Arms({"a": counts}, draws=20).curve("a").slope
     assert slope is not None

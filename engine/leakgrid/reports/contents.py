@@ -6,9 +6,11 @@ Everything in it may hold text that a model wrote: the page escapes all of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakgrid.outcomes import StoreError
+from leakgrid.reports.corrected import Corrected, read_corrected
 from leakgrid.reports.muppet import Muppet, read_muppet
 from leakgrid.reports.rows import Reader, Row, ordered
 from leakgrid.reports.statistics import holm
@@ -31,7 +33,8 @@ class Contents:
     those of usefulness), ``notes`` the models that share what there is to say of them, ``judge``
     the one that headline and heat map go by, and ``simulated`` says whether "all", "some" or
     none ("") of the planned columns are. ``utility`` and ``joint`` are empty without raters;
-    ``muppet`` is empty where no record holds what that benchmark notes.
+    ``corrected`` has rows for judges that were measured; ``muppet`` is empty where no record
+    holds what that benchmark notes.
     """
 
     job: str
@@ -56,6 +59,7 @@ class Contents:
     reasons: list[Row]
     examples: list[Row]
     headline: list[str]
+    corrected: Corrected
     muppet: Muppet
 
 
@@ -65,8 +69,11 @@ def jobs(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [str(row[0]) for row in found]
 
 
-def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
-    """All that the report of one job says. Raises StoreError for a job without a plan."""
+def read(connection: duckdb.DuckDBPyConnection, job: str, records: Path | None = None) -> Contents:
+    """All that the report of one job says; ``records`` is the folder of judges' records.
+
+    Raises StoreError for a job without a plan.
+    """
     reader = Reader(connection, job)
     plan = reader.one("FROM plan_now WHERE job = $job")
     if not plan:
@@ -86,9 +93,11 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         (name for name in order["judge"] if kinds.get(name, "") not in ("exact", "reasoning-leak")),
         order["judge"][0] if order["judge"] else "",
     )
-    channel = _corrected(ordered(reader.rows("FROM channel WHERE job = $job"), order))
-    defences = _corrected(ordered(reader.rows("FROM defence_effect WHERE job = $job"), order))
+    channel = _holm(ordered(reader.rows("FROM channel WHERE job = $job"), order))
+    defences = _holm(ordered(reader.rows("FROM defence_effect WHERE job = $job"), order))
     coverage = ordered(reader.rows(COVERAGE), order)
+    utility = ordered(reader.rows("FROM utility_rate WHERE job = $job"), order)
+    ids = {str(column["column_id"]) for column in columns}
     items = int(reader.one("SELECT count(*) AS n FROM item WHERE job = $job")["n"])
     return Contents(
         job=job,
@@ -103,7 +112,7 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         coverage=coverage,
         totals=totals,
         rates=rates,
-        utility=ordered(reader.rows("FROM utility_rate WHERE job = $job"), order),
+        utility=utility,
         joint=ordered(reader.rows(JOINT), order),
         channel=channel,
         defences=defences,
@@ -113,6 +122,7 @@ def read(connection: duckdb.DuckDBPyConnection, job: str) -> Contents:
         reasons=reader.rows(REASON),
         examples=ordered(reader.rows(EXAMPLE), order)[:EXAMPLES],
         headline=_headline(judge, order, coverage, totals, channel, defences, items),
+        corrected=read_corrected(records, job, kinds, ids, totals, utility),
         muppet=read_muppet(reader, order, judge),
     )
 
@@ -193,7 +203,7 @@ def _notes(columns: list[Row]) -> dict[str, list[str]]:
     return notes
 
 
-def _corrected(rows: list[Row]) -> list[Row]:
+def _holm(rows: list[Row]) -> list[Row]:
     """Paired comparisons with ``p_holm``, corrected over the table of each judge."""
     for judge in {row["judge"] for row in rows}:
         mine = {i: row["p"] for i, row in enumerate(rows) if row["judge"] == judge}

@@ -1,4 +1,4 @@
-"""What a report says of a MuPPET job beyond rates: conditions, causes, parties, the paper.
+"""What a report says of a MuPPET job beyond rates: splits, conditions, causes, parties, the paper.
 
 Each part is empty where the records hold nothing for it, and the page then leaves it out.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakgrid.reports import published
+from leakgrid.reports import families, published
+from leakgrid.reports.parties import read_arms
 from leakgrid.reports.rows import Reader, Row, ordered
+from leakgrid.reports.splits import Split, read_splits
 
 CAUSES = (
     "lost track of users",
@@ -24,15 +26,20 @@ READINGS = ("strict", "lenient")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Muppet:
     """``conditions``: what each held. ``causes``: a row for each group of probed replies and
-    reading, with all of CAUSES in ``shares``. ``arms``: rates of the parties ablation.
-    ``published``: the paper's figures beside ours, from ``source``.
+    reading, with all of CAUSES in ``shares``, and pooled ones by ``family`` and ``size`` of the
+    models. ``arms`` and ``slopes``: rates of the parties ablation and how they move.
+    ``published``: the paper's figures beside ours, from ``source``. ``splits``: see there.
     """
 
     conditions: list[Row]
     causes: list[Row]
+    family: list[Row]
+    size: list[Row]
     arms: list[Row]
+    slopes: list[Row]
     source: str
     published: list[Row]
+    splits: list[Split]
 
     @property
     def varied(self) -> bool:
@@ -44,15 +51,25 @@ def read_muppet(reader: Reader, order: dict[str, list[str]], judge: str) -> Mupp
     """All of it; quick for jobs of other benchmarks, whose records lack these notes."""
     noted = reader.one(NOTED)
     if noted["plans"] == 0:
-        return Muppet(conditions=[], causes=[], arms=[], source="", published=[])
+        return Muppet(
+            conditions=[], causes=[], family=[], size=[], arms=[], slopes=[], source="",
+            published=[], splits=[],
+        )  # fmt: skip
     rater = order["rater"][0] if order["rater"] else ""
     source, figures = published.read(reader, judge, rater)
+    causes = _causes(ordered(reader.rows(SHARES), order))
+    models = families.read_models(reader) if causes else {}
+    arms, slopes = read_arms(reader, order) if noted["variants"] else ([], [])
     return Muppet(
         conditions=ordered(reader.rows(CONDITIONS), {"condition": order["condition"]}),
-        causes=_causes(ordered(reader.rows(SHARES), order)),
-        arms=ordered(reader.rows(ARMS), order) if noted["variants"] else [],
+        causes=causes,
+        family=families.by_family(causes, models),
+        size=families.by_size(causes, models),
+        arms=arms,
+        slopes=slopes,
         source=source,
         published=figures,
+        splits=read_splits(reader, order),
     )
 
 
@@ -113,28 +130,4 @@ SELECT g.simulated, g.model, g.defence, g.condition, g.probed, g.reading,
 FROM groups g CROSS JOIN causes c
 LEFT JOIN mine m USING (simulated, model, defence, condition, probed, reading, cause)
 ORDER BY g.probed = 'leak' DESC, g.probed, g.reading = 'strict' DESC, g.reading
-"""
-
-# an item's arm is known from any of its replies, so that cells that are missing count as such
-ARMS = """
-WITH variants AS (
-    SELECT item, digest, any_value(extra -> 'variant' ->> 'arm') AS arm,
-           any_value(TRY_CAST(extra -> 'variant' ->> 'parties' AS INT)) AS parties,
-           any_value(TRY_CAST(extra -> 'variant' ->> 'tokens' AS INT)) AS tokens,
-           any_value(extra -> 'variant' ->> 'base') AS base
-    FROM cell WHERE job = $job AND json_type(extra, '$.variant') = 'OBJECT' GROUP BY item, digest
-)
-SELECT u.simulated, u.judge, u.model, u.defence, u.condition, v.arm, v.parties, v.tokens,
-       count(DISTINCT v.base) AS bases, count(*) AS planned, count(u.leaked) AS known,
-       count(*) FILTER (u.leaked) AS leaks, count(*) FILTER (u.state = 'unknown') AS unknown,
-       count(*) FILTER (u.state = 'missing') AS missing,
-       leaks / nullif(known, 0)::DOUBLE AS rate,
-       wilson_low(leaks, known) AS lo, wilson_high(leaks, known) AS hi,
-       leaks / planned::DOUBLE AS bound_low,
-       (leaks + unknown + missing) / planned::DOUBLE AS bound_high,
-       unknown + missing > 0.02 * planned AS marked
-FROM leak_unit u JOIN variants v USING (item, digest)
-WHERE u.job = $job AND v.arm IS NOT NULL
-GROUP BY u.simulated, u.judge, u.model, u.defence, u.condition, v.arm, v.parties, v.tokens
-ORDER BY v.arm, v.parties, v.tokens
 """

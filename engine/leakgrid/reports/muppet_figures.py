@@ -17,6 +17,7 @@ from leakgrid.reports.figures import (
     _svg,
 )
 from leakgrid.reports.muppet import CAUSES, READINGS
+from leakgrid.reports.parties import varied as varied_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,8 +70,9 @@ def causes(rows: Sequence[Row], order: dict[str, list[str]], simulated: str) -> 
 def parties(rows: Sequence[Row], order: dict[str, list[str]], judge: str, simulated: str) -> str:
     """Leak rates of the parties ablation by one judge: a column an arm, a row a model.
 
-    The x axis is what the arm varies; lines are defences and conditions, bars Wilson intervals,
-    hollow points marked groups (more than 2 % not known).
+    The x axis is what the arm varies; lines are defences and conditions, bars intervals by base
+    item (Wilson's where there are too few of them), hollow points marked groups (more than 2 %
+    not known).
     """
     from matplotlib.lines import Line2D
 
@@ -85,7 +87,7 @@ def parties(rows: Sequence[Row], order: dict[str, list[str]], judge: str, simula
         figure = _figure(1.5 * len(models) + 0.8)
         grid = figure.subplots(len(models), len(arms), sharex="col", sharey=True, squeeze=False)
         for j, arm in enumerate(arms):
-            varied = _varied([row for row in mine if row["arm"] == arm])
+            varied = varied_in(mine, arm)
             for i, label in enumerate(_labels(mine, models, simulated)):
                 axes = grid[i][j]
                 for number, line in enumerate(lines):
@@ -155,11 +157,6 @@ def _bars(axes: Axes, rows: list[Row], models: list[str]) -> None:
     axes.tick_params(left=False)
 
 
-def _varied(rows: Sequence[Row]) -> str:
-    """What an arm varies: the number of people, or else the length."""
-    return "parties" if len({row["parties"] for row in rows}) > 1 else "tokens"
-
-
 def _line(axes: Axes, rows: list[Row], varied: str, number: int) -> None:
     """One defence and condition in one panel of parties."""
     known = [row for row in rows if row["rate"] is not None and row[varied] is not None]
@@ -171,7 +168,11 @@ def _line(axes: Axes, rows: list[Row], varied: str, number: int) -> None:
     )  # fmt: skip
     for row in known:
         x = row[varied]
-        axes.plot([x, x], [100 * row["lo"], 100 * row["hi"]], color=colour, linewidth=1.3)
+        low, high = (
+            row["lo" if row["cluster_lo"] is None else "cluster_lo"],
+            row["hi" if row["cluster_hi"] is None else "cluster_hi"],
+        )
+        axes.plot([x, x], [100 * low, 100 * high], color=colour, linewidth=1.3)
         axes.plot(
             [x], [100 * row["rate"]], marker=MARKERS[number % len(MARKERS)], markersize=4.4,
             color=colour, markerfacecolor="none" if row["marked"] else colour, linestyle="none",

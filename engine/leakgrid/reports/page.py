@@ -6,20 +6,22 @@ texts were written by models. Raises StoreError when there is nothing to report.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgrid.outcomes import StoreError
-from leakgrid.reports import contents, figures, muppet, muppet_figures, scatter
+from leakgrid.reports import contents, figures, muppet, muppet_figures, scatter, splits
 from leakgrid.reports.contents import Contents
+from leakgrid.reports.judge_record import FOLDER
+from leakgrid.reports.rows import file_stem as file_stem
 
 if TYPE_CHECKING:
     import duckdb
 
 TEMPLATE = "page.html.jinja"
+MAPPED = ("topic", "band")
+"""Splits that have a heat map of their own."""
 SHIPPED = Path(__file__).resolve().parents[3] / "reports"
 """reports/ of the checkout that this module stands in."""
 
@@ -30,28 +32,34 @@ def render(
     job: str | None = None,
     *,
     reports_dir: Path = SHIPPED,
+    records: Path | None = None,
     patience_s: float = 5.0,
 ) -> list[Path]:
     """Write the page and the charts of one job, or of all; returns the files, page first.
 
-    ``source`` is the database file or an open connection (``live.open_live`` too). Pages of
+    ``source`` is the database file or an open connection (``live.open_live`` too); ``records``
+    the folder of judges' records, which lies beside a database file if not given. Pages of
     simulated answers have ".simulated" in their names.
     """
     if not isinstance(source, Path):
-        return _render_all(source, out_dir, job, reports_dir)
+        return _render_all(source, out_dir, job, reports_dir, records)
     from leakgrid.store.ingest import open_file
 
     if not source.exists():
         raise StoreError(f"{source} does not exist yet; `leakgrid run JOB` makes it")
     connection = open_file(source, patience_s, read_only=True)
     try:
-        return _render_all(connection, out_dir, job, reports_dir)
+        return _render_all(connection, out_dir, job, reports_dir, records or source.parent / FOLDER)
     finally:
         connection.close()
 
 
 def _render_all(
-    connection: duckdb.DuckDBPyConnection, out_dir: Path, job: str | None, reports_dir: Path
+    connection: duckdb.DuckDBPyConnection,
+    out_dir: Path,
+    job: str | None,
+    reports_dir: Path,
+    records: Path | None,
 ) -> list[Path]:
     """Pages of the wanted jobs."""
     wanted = [job] if job is not None else contents.jobs(connection)
@@ -60,7 +68,7 @@ def _render_all(
     out_dir.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for name in wanted:
-        paths += _render_one(contents.read(connection, name), out_dir, reports_dir)
+        paths += _render_one(contents.read(connection, name, records), out_dir, reports_dir)
     return paths
 
 
@@ -78,7 +86,9 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(pct=pct, span=span, number=number, usd=usd, p=p_value, pretty=pretty)
+    environment.filters.update(
+        pct=pct, span=span, number=number, usd=usd, p=p_value, pretty=pretty, points=points
+    )
     try:
         template = environment.get_template(TEMPLATE)
     except jinja2.TemplateNotFound as error:
@@ -95,6 +105,7 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
         newest=told.runs[0] if told.runs else None,
         command=command(told),
         causes=muppet.CAUSES,
+        measures=splits.MEASURES,
     )
     page = out_dir / f"{stem}.html"
     page.write_text(text, encoding="utf-8")
@@ -127,19 +138,27 @@ def _charts(told: Contents) -> dict[str, str]:
     extra = told.muppet
     if any(row["probed"] == "leak" for row in extra.causes):
         charts["causes"] = muppet_figures.causes(extra.causes, told.order, told.simulated)
+    for name, rows in (("causes-by-family", extra.family), ("causes-by-size", extra.size)):
+        if any(row["probed"] == "leak" for row in rows):
+            groups = list(dict.fromkeys(row["model"] for row in rows))
+            charts[name] = muppet_figures.causes(
+                rows, {**told.order, "model": groups}, told.simulated
+            )
+    for split in extra.splits:
+        rows = [
+            {**row, "category": row["part"]}
+            for row in split.tables.get("leak", [])
+            if row["judge"] == told.judge
+        ]
+        if split.name in MAPPED and rows:
+            charts[f"by-{split.name}"] = figures.categories(
+                rows, {**told.order, "category": split.parts}, told.judge, told.simulated
+            )
     if any(row["judge"] == told.judge and row["known"] for row in extra.arms):
         charts["parties"] = muppet_figures.parties(
             extra.arms, told.order, told.judge, told.simulated
         )
     return charts
-
-
-def file_stem(job: str) -> str:
-    """A file name for a job: safe characters only, and no two jobs alike."""
-    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", job).strip("-") or "job"
-    if safe == job:
-        return safe
-    return f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:6]}"
 
 
 def command(told: Contents) -> str:
@@ -168,9 +187,10 @@ def _alt(name: str, told: Contents) -> tuple[str, str]:
             f"{word}Leaking against useful replies by model, defence and condition",
             "Scatter plot; the table of usefulness below it holds the same numbers.",
         )
-    if name == "causes":
+    if name.startswith("causes"):
+        by = {"causes-by-family": "family of models", "causes-by-size": "size of models"}
         return (
-            f"{word}Causes of probed leaks by model, defence and condition",
+            f"{word}Causes of probed leaks by {by.get(name, 'model')}, defence and condition",
             "Stacked bars, strict and lenient; the table of causes below holds the same numbers.",
         )
     if name == "parties":
@@ -178,9 +198,10 @@ def _alt(name: str, told: Contents) -> tuple[str, str]:
             f"{word}Leak rate by number of people and length, judge {told.judge}",
             "Lines with intervals; the table of arms below it holds the same numbers.",
         )
+    parts = {"by-topic": "topic", "by-band": "size of the group"}.get(name, "sensitive category")
     return (
-        f"{word}Leak rate by sensitive category, judge {told.judge}",
-        "Heat map; the table of all categories below it holds the same numbers.",
+        f"{word}Leak rate by {parts}, judge {told.judge}",
+        "Heat map; the tables below it hold the same numbers.",
     )
 
 
@@ -194,6 +215,15 @@ def span(row: dict[str, Any], low: str, high: str) -> str:
     if row[low] is None or row[high] is None:
         return "–"
     return f"{100 * row[low]:.1f}–{100 * row[high]:.1f} %"
+
+
+def points(found: dict[str, Any] | None) -> str:
+    """A change of a rate as "+1.2 (+0.3 to +2.1)" in percentage points; what is unknown, a dash."""
+    if found is None or found["value"] is None:
+        return "–"
+    ends = " to ".join(f"{100 * found[end]:+.1f}" for end in ("lo", "hi") if found[end] is not None)
+    told = f"({ends or '–'})".replace(" ", "\u00a0")  # an interval stays on one line
+    return f"{100 * found['value']:+.1f} {told}".replace("-", "−")
 
 
 def number(value: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,3 +42,11 @@ def ordered(rows: list[Row], order: dict[str, list[str]]) -> list[Row]:
         return key
 
     return sorted(rows, key=place)
+
+
+def file_stem(job: str) -> str:
+    """A file name for a job or judge: safe characters only, and no two names alike."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", job).strip("-") or "job"
+    if safe == job:
+        return safe
+    return f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:6]}"

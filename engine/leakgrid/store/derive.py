@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 STREAMS = ("runs", "records", "answers")
 """In the order of taking them in."""
 
+PLAN_LISTS: Mapping[str, tuple[str, ...]] = {
+    "profiles": ("profile", "attribute", "domain", "event", "basic", "statement"),
+    "contexts": ("profile", "context", "recipient", "task"),
+    "instances": ("item", "sender", "receiver", "context"),
+    "labels": ("profile", "context", "attribute", "persona", "necessary", "inappropriate"),
+}
+"""The lists of rows that a plan may have, and the names of their fields in order."""
+
 Scan: TypeAlias = Callable[[Path, str, Mapping[str, int]], "Iterator[pa.RecordBatch]"]
 Forgotten: TypeAlias = Callable[[Path], set[tuple[str, str, int]]]
 TextOf: TypeAlias = Callable[[str, str], tuple[str, str]]
@@ -82,13 +90,53 @@ def load(
 
     Adds the inserted rows to ``counts`` by table.
     """
-    connection.register(stream, _complete(stream, rows))
+    relations = {stream: _complete(stream, rows)}
+    if stream == "runs":
+        relations |= _plan_lists(rows)
+    for name, relation in relations.items():
+        connection.register(name, relation)
     try:
         for table, select in selects()[stream].items():
             done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
             counts[table] = counts.get(table, 0) + (int(done[0]) if done else 0)
     finally:
-        connection.unregister(stream)
+        for name in relations:
+            connection.unregister(name)
+
+
+def _plan_lists(rows: pa.Table) -> dict[str, pa.Table]:
+    """The long lists of plans as tables named plan_<list>, each row with its plan's place."""
+    import orjson
+    import pyarrow as pa
+
+    kinds = {"basic": pa.bool_(), "necessary": pa.float64(), "inappropriate": pa.float64()}
+    tables: dict[str, list[pa.Table]] = {}
+    for key, names in PLAN_LISTS.items():
+        fields = [("stem", pa.string()), ("ordinal", pa.int64())]
+        fields += [(name, kinds.get(name, pa.string())) for name in names]
+        tables[key] = [pa.schema(fields).empty_table()]
+    plans = rows.select(["event", "stem", "ordinal", "payload"]).to_pylist()
+    for plan in plans:
+        if plan["event"] != "plan":
+            continue
+        try:
+            payload = orjson.loads(plan["payload"] or "{}")
+        except orjson.JSONDecodeError:
+            continue
+        for key, (empty,) in ((key, parts[:1]) for key, parts in tables.items()):
+            listed = payload.get(key) or []
+            columns: list[Any] = [[plan["stem"]] * len(listed), [plan["ordinal"]] * len(listed)]
+            columns += [[row[place] for row in listed] for place in range(len(PLAN_LISTS[key]))]
+            tables[key].append(
+                pa.Table.from_arrays(
+                    [
+                        pa.array(column, field.type)
+                        for column, field in zip(columns, empty.schema, strict=True)
+                    ],
+                    schema=empty.schema,
+                )
+            )
+    return {f"plan_{key}": pa.concat_tables(parts) for key, parts in tables.items()}
 
 
 def _complete(stream: str, rows: pa.Table) -> pa.Table:

@@ -1,6 +1,7 @@
 -- How scanned rows become table rows: one SELECT a table, under a line "--> table < stream".
 -- ingest.py runs them on Arrow batches registered as `answers`, `records` and `runs`;
--- live.py makes views of them. said() is the Python function that reads a verbatim body.
+-- live.py makes views of them. said() is the Python function that reads a verbatim body. The long
+-- lists of a plan come as relations of their own, plan_*: as JSON in SQL they take too much memory.
 
 --> response < answers
 SELECT * EXCLUDE (kind, ts, body, s), s.text AS text, s.reasoning AS reasoning,
@@ -130,24 +131,16 @@ FROM (FROM runs WHERE event = 'plan' AND json_valid(payload)) r,
      json_each(r.payload, '$.prices') e
 
 --> profile_attribute < runs
-SELECT stem, ordinal, a[1] AS profile, a[2] AS attribute, a[3] AS domain, a[4] AS event, a[5]::BOOLEAN AS basic, a[6] AS statement
-FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"profiles": [["VARCHAR"]]}').profiles) AS a
-      FROM runs WHERE event = 'plan' AND json_valid(payload))
+FROM plan_profiles
 
 --> context < runs
-SELECT stem, ordinal, a[1] AS profile, a[2] AS context, a[3] AS recipient, a[4] AS task
-FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"contexts": [["VARCHAR"]]}').contexts) AS a
-      FROM runs WHERE event = 'plan' AND json_valid(payload))
+FROM plan_contexts
 
 --> instance < runs
-SELECT stem, ordinal, a[1] AS item, a[2] AS sender, a[3] AS receiver, a[4] AS context
-FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"instances": [["VARCHAR"]]}').instances) AS a
-      FROM runs WHERE event = 'plan' AND json_valid(payload))
+FROM plan_instances
 
 --> label_given < runs
-SELECT stem, ordinal, a[1] AS profile, a[2] AS context, a[3] AS attribute, a[4] AS persona, a[5]::DOUBLE AS necessary, a[6]::DOUBLE AS inappropriate
-FROM (SELECT stem, ordinal, unnest(from_json(payload, '{"labels": [["VARCHAR"]]}').labels) AS a
-      FROM runs WHERE event = 'plan' AND json_valid(payload))
+FROM plan_labels
 
 --> label_rule < runs
 SELECT stem, ordinal, rule.job AS label_job, rule.weights, rule.threshold, rule.basics

@@ -3,7 +3,7 @@
 -- or unlabelled. Bounds are means over all instances with a set, what is unknown taken as
 -- undisclosed and as disclosed. *_kept: only contexts where neither set is empty, as released.
 
--- One row a group; `by` names the grouping and columns that are no part of it are NULL: 'pair'
+-- One row a group; grouped_by names the grouping and columns that are no part of it are NULL: 'pair'
 -- (sender x receiver x condition), 'sample' (pair, each simulation apart), 'matrix' (sender x
 -- receiver), 'sender', 'sender x condition', 'sender x context' (by condition), 'receiver',
 -- 'receiver x condition', 'condition' and 'context'. All are apart by turns and judge
@@ -13,7 +13,7 @@ SELECT job, simulated, judge, model, receiver, defence, condition, turns, sample
             WHEN 3 THEN 'pair' WHEN 1 THEN 'sample' WHEN 7 THEN 'matrix' WHEN 15 THEN 'sender'
             WHEN 11 THEN 'sender x condition' WHEN 10 THEN 'sender x context'
             WHEN 23 THEN 'receiver' WHEN 19 THEN 'receiver x condition' WHEN 27 THEN 'condition'
-            WHEN 30 THEN 'context' END AS by,
+            WHEN 30 THEN 'context' END AS grouped_by,
        count(*) AS planned, count(DISTINCT sender_profile) AS profiles,
        count(*) FILTER (leak_state = 'unlabelled') AS unlabelled,
        count(leak_full) AS leak_instances,
@@ -47,8 +47,8 @@ GROUP BY GROUPING SETS (
     (job, simulated, judge, defence, turns, condition),
     (job, simulated, judge, defence, turns, context));
 
--- how far attributes were disclosed by label set and sensitive domain (by = 'domain') or life
--- event (by = 'event'), attributes of all instances together. Invalid instances are left out of known: in a broken dialogue only what
+-- how far attributes were disclosed by label set and sensitive domain (grouped_by = 'domain') or life
+-- event (grouped_by = 'event'), attributes of all instances together. Invalid instances are left out of known: in a broken dialogue only what
 -- was disclosed is known, which would push the rates up
 CREATE OR REPLACE VIEW dialogue_by_domain AS
 WITH judged AS (
@@ -59,7 +59,7 @@ WITH judged AS (
     WHERE d.headline AND d.speaker = 'sender' AND d.label_set IS NOT NULL
 )
 SELECT job, simulated, judge, model, defence, condition, turns, label_set, domain, event,
-       CASE grouping(domain) WHEN 0 THEN 'domain' ELSE 'event' END AS by, count(*) AS planned,
+       CASE grouping(domain) WHEN 0 THEN 'domain' ELSE 'event' END AS grouped_by, count(*) AS planned,
        count(*) FILTER (valid AND degree IN ('full', 'partial', 'none')) AS known,
        count(*) FILTER (valid AND degree = 'full') AS fully,
        count(*) FILTER (valid AND degree = 'partial') AS partly,

@@ -1,0 +1,80 @@
+"""Single messages as CIMemories counts them: violation@n and completeness, and how they add up.
+
+A profile's violation is the share of its attributes that are inappropriate somewhere and that
+are revealed in any such context, in any of n samples; completeness is a mean over samples, then
+contexts. Both are means over profiles, which intervals draw with replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leakgrid.reports.dialogue_sums import People, arranged, estimate, grouped
+from leakgrid.reports.rows import Reader, Row
+
+MEASURES = ("violation_full", "violation_total", "completeness")
+COUNTS = ("inappropriate", "violation_unknown", "completeness_contexts", "completeness_without")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """``rates``: a row a sender, condition and n. ``tasks``: the violation over a profile's first
+    contexts and all samples. Both are empty for dialogues.
+    """
+
+    rates: list[Row]
+    tasks: list[Row]
+
+    @property
+    def widest(self) -> list[Row]:
+        """The rates at the largest n."""
+        most = max((row["n"] for row in self.rates), default=0)
+        return [row for row in self.rates if row["n"] == most]
+
+
+def read_messages(
+    reader: Reader, order: Mapping[str, Sequence[object]], judge: str
+) -> Messages:
+    """All of it for a job of single messages."""
+    if 0 not in order["turns"]:
+        return Messages(rates=[], tasks=[])
+    by_profile = [row for row in reader.rows(PROFILES) if row["judge"] == judge]
+    people = People(row["profile"] for row in by_profile)
+    axes = ("simulated", "model", "condition", "n")
+    rates = [
+        {**dict(zip(axes, key, strict=True)), **_rate(people, rows)}
+        for key, rows in grouped(by_profile, axes).items()
+    ]
+    tasks = [row for row in reader.rows(TASKS) if row["judge"] == judge]
+    return Messages(
+        rates=arranged(rates, order, "model", "condition"),
+        tasks=arranged(tasks, order, "model", "condition"),
+    )
+
+
+def _rate(people: People, rows: list[Row]) -> Row:
+    """Means over profiles with their spread, and counts."""
+    told: Row = {"profiles": len(rows)}
+    for name in MEASURES:
+        known = [{**row, "one": 1} for row in rows if row[name] is not None]
+        told[name] = estimate(people.mean(known, name, "one"))
+        told[f"{name}_sd"] = _sd([row[name] for row in known])
+        told[f"{name}_profiles"] = len(known)
+    for end in ("low", "high"):
+        bounds = [row[f"violation_full_{end}"] for row in rows]
+        kept = [bound for bound in bounds if bound is not None]
+        told[f"violation_{end}"] = sum(kept) / len(kept) if kept else None
+    return told | {name: sum(row[name] for row in rows) for name in COUNTS}
+
+
+def _sd(values: list[float]) -> float | None:
+    """The standard deviation of a sample; None of a single value."""
+    if len(values) < 2:
+        return None
+    mean = sum(values) / len(values)
+    return float((sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5)
+
+
+PROFILES = "FROM message_profile WHERE job = $job ORDER BY n, profile"
+TASKS = "FROM message_accumulation WHERE job = $job ORDER BY tasks"

@@ -1,0 +1,36 @@
+-- How do leaks and usefulness differ by topic of the discussion?
+-- One row a measure: leak, useful, and both (useful without a leak). rate = hits / known with a
+-- 95 % Wilson interval. An item's topic is known from any record of it; items without one yet
+-- stand under `not run yet`. Bounds take what is not known as no, and as yes.
+WITH noted AS (
+    SELECT i.job, i.item, i.digest,
+           coalesce(any_value(r.extra ->> 'topic'),
+                    CASE WHEN count(r.item) = 0 THEN 'not run yet' ELSE 'not noted' END) AS topic
+    FROM item i LEFT JOIN reply_now r ON r.item = i.item AND r.digest = i.digest
+    GROUP BY i.job, i.item, i.digest
+), units AS (
+    SELECT 'leak' AS measure, job, simulated, judge, '' AS rater, model, defence, condition, item,
+           digest, leaked AS hit, coalesce(leaked, true) AS may, state
+    FROM leak_unit
+    UNION ALL
+    SELECT 'useful', job, simulated, '', judge, model, defence, condition, item, digest, useful,
+           coalesce(useful, true), state
+    FROM utility_unit
+    UNION ALL
+    SELECT 'both', job, simulated, leak_judge, utility_judge, model, defence, condition, item,
+           digest, CASE WHEN state = 'known' THEN joint END,
+           NOT coalesce(leaked, false) AND coalesce(useful, true), state
+    FROM joint_unit
+)
+SELECT job, simulated, measure, judge, rater, model, defence, condition, topic,
+       count(*) AS planned, count(hit) AS known, count(*) FILTER (hit) AS hits,
+       count(*) FILTER (state = 'unknown') AS unknown,
+       count(*) FILTER (state = 'missing') AS missing,
+       round(hits / nullif(known, 0)::DOUBLE, 4) AS rate,
+       round(wilson_low(hits, known), 4) AS lo, round(wilson_high(hits, known), 4) AS hi,
+       round(hits / planned::DOUBLE, 4) AS bound_low,
+       round(count(*) FILTER (may) / planned::DOUBLE, 4) AS bound_high,
+       unknown + missing > 0.02 * planned AS marked
+FROM units JOIN noted USING (job, item, digest)
+GROUP BY job, simulated, measure, judge, rater, model, defence, condition, topic
+ORDER BY job, simulated, measure, judge, rater, model, defence, condition, topic;
