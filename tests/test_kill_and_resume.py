@@ -183,7 +183,7 @@ def test_a_changed_prompt_replays_only_what_it_touches(tmp_path: Path) -> None:
 
 
 def test_sql_works_while_a_run_goes_on(tmp_path: Path) -> None:
-    slow = {"latency": {"median_ms": 150, "p95_ms": 200}}
+    slow = {"latency": {"median_ms": 600, "p95_ms": 700}}
     project = Project(tmp_path, items=12, job={"cells_at_once": 4}, simulated=slow)
     process = project.start("run", "jobs/job.toml", "--quiet")
     wait_until(lambda: any((project.folder / "cache" / "records").glob("*.jsonl")))

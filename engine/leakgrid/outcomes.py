@@ -29,6 +29,9 @@ Errors (what a user sees; each knows its exit code)::
     ├── StoreError               6   DuckDB: locked, wrong schema, bad SQL
     └── Interrupted              130 Ctrl-C or SIGTERM
 
+Parked is no error and never seen: the answer to a call comes later (its model is not loaded, or
+its batch is under way), so its cell is dropped and runs again then.
+
 Exit code 4 is a run that ended with cells still open (failed calls, asked again next time).
 """
 
@@ -99,6 +102,14 @@ class LaneStopped(LeakgridError):
 
 class ServerDown(LaneStopped):
     """A server that this engine starts and stops did not come up, or died."""
+
+
+class Parked(Exception):
+    """This call is not answered now; ``lane`` says which one it waits for."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(lane)
+        self.lane = lane
 
 
 class CacheError(LeakgridError):

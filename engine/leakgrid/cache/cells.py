@@ -53,6 +53,10 @@ class DoneCells:
         """The done items of one column (see ``short``); empty if it has none."""
         return self._columns.get(column_id, set())
 
+    def note(self, column_id: str, digest: bytes) -> None:
+        """Count a cell as done, that this process has just finished."""
+        self._columns.setdefault(column_id, set()).add(short(digest))
+
     def _merge(self, groups: Iterable[tuple[str, array[int]]]) -> None:
         for column_id, digests in groups:
             self._columns.setdefault(column_id, set()).update(digests)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from leakgrid.cache.cells import DoneCells
 from leakgrid.jobs import guard
+from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import known_plan
 from leakgrid.jobs.models import FREE
 from leakgrid.jobs.plan import Plan
@@ -34,12 +35,15 @@ class Ended:
     unchanged: bool
 
 
-def run_job(path: Path, cache: Path, database: Path, *, quiet: bool) -> Ended:
-    """Run one job file to its end. Raises LeakgridError for what stops it whole."""
+def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: int = 0) -> Ended:
+    """Run one job file to its end. Raises LeakgridError for what stops it whole.
+
+    ``replanned`` counts how often a server turned out to be another than was planned for.
+    """
     from leakgrid.jobs.jobfile import load_job
 
     began = time.monotonic()
-    plan = Plan(load_job(path))
+    plan = Plan(load_job(path), cache=cache)
     done = DoneCells(cache)
     for notice in done.notices:
         print(f"leakgrid: {notice}", file=sys.stderr)
@@ -53,10 +57,28 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool) -> Ended:
                 f"({len(plan.items):,} items, {len(plan.columns)} columns, {seconds:.2f} s)"
             )
             return Ended(name, 0, True)
-    report = _execute(plan, done, todo, cache, quiet)
+    changed = False
+    try:
+        report = _execute(plan, done, todo, cache, quiet)
+    except* IdentityChanged as group:
+        if replanned >= len(plan.job.specs):
+            raise
+        for error in leaves(group):
+            print(f"leakgrid: {error}", file=sys.stderr)
+        changed = True
+    if changed:
+        return run_job(path, cache, database, quiet=quiet, replanned=replanned + 1)
     _land(cache, database)
     _summary(plan, report)
     return Ended(name, report.exit_code, False)
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """All exceptions in a group, at any depth."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
 
 
 def _execute(

@@ -164,7 +164,7 @@ def _price(spec: ModelSpec, lane: LaneForecast, learned: dict[str, float]) -> No
 
 def show_plan(path: Path, cache: Path, out: TextIO) -> None:
     """Print the forecast of a job file. Nothing is sent, started or written."""
-    plan = Plan(load_job(path))
+    plan = Plan(load_job(path), cache=cache)
     done = DoneCells(cache)
     lanes = forecast(plan, done, cache)
     todo = sum(plan.count_todo(done).values())

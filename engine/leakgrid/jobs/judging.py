@@ -78,7 +78,7 @@ def evaluate(
     job = load_job(path)
     columns = [column.id for column in Plan(job).columns] if records else []
     labels = labels or _labels(job)
-    plan = Plan(_for_labels(job, labels, judge))
+    plan = Plan(_for_labels(job, labels, judge), cache=cache)
     replies = load_labelled(labels, {item.id: item for item in plan.benchmark.items})
     panel = Panel(job.prompts, plan.judges)
     session = Session()
@@ -189,6 +189,12 @@ async def _through_lanes(
             )
         )
         run = f"judges-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
+        gpu = ways[0].gpu
+        if gpu is not None and len(gpu.order) > 1:
+            raise JobError(
+                f"{job.path}: the judges' models do not fit on one GPU together; measure one at a "
+                "time with --judge NAME"
+            )
         asker = Asker(ways[0].routes, answers, job=job.name, run=run)
         askers.append(asker)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -196,9 +202,11 @@ async def _through_lanes(
             stack.callback(loop.remove_signal_handler, number)
         async with asyncio.TaskGroup() as group:
             helpers = ways[0].tend(group)
+            await ways[0].begin(group)
             try:
                 said = await _all(panel, asker.ask, replies, session)
             finally:
+                await ways[0].rest()
                 for helper in helpers:
                     helper.cancel()
         session.sent = asker.counts.sent

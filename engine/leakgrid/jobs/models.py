@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from leakgrid.jobs.prices import listed_price, vendor_of
 from leakgrid.jobs.tables import Table
 from leakgrid.lanes.values import Quota
-from leakgrid.outcomes import JobError
+from leakgrid.outcomes import InputError, JobError
 from leakgrid.providers.openai_rules import OWNED, unfit_params
 from leakgrid.types import Price
+
+if TYPE_CHECKING:
+    from leakgrid.providers.vllm_config import VllmConfig
 
 OPENAI_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
@@ -46,12 +49,21 @@ class ModelSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def managed(self) -> bool:
+        """Whether leakgrid starts and stops a vLLM server for it."""
+        return self.provider == "vllm" and not self.base_url
+
+    @property
     def endpoint(self) -> str:
         """What tells its server from others that use the same names, secrets apart."""
         if self.provider == "vertex":
             from leakgrid.providers.google import vertex_url
 
             return self.base_url or vertex_url(self.options["project"], self.options["location"])
+        if self.managed:
+            from leakgrid.providers.vllm_identity import config_key
+
+            return config_key(vllm_config(self))
         version = self.options.get("api_version", "")
         return self.base_url.rstrip("/") + (f"?api-version={version}" if version else "")
 
@@ -117,6 +129,48 @@ def _local(table: Table, params: Mapping[str, Any]) -> _Reading:
     return _Reading(concurrency=2)
 
 
+def _vllm(table: Table, params: Mapping[str, Any]) -> _Reading:
+    """Attached where there is a base_url (or several), else started and stopped by leakgrid."""
+    _check_chat(table, params)
+    options: dict[str, Any] = {"system": table.text("system", "send", choices=("send", "fold"))}
+    if "base_url" in table.data or "base_urls" in table.data:
+        urls = table.texts("base_urls", [])
+        url = table.text("base_url", urls[0] if urls else "")
+        options["base_urls"] = list(dict.fromkeys([url, *urls]))
+        return _Reading(url, table.text("key_env", ""), options=options)
+    options |= {
+        "memory": table.number("memory", 0.9, 0.01),
+        "command": table.texts("command", ["vllm", "serve"]),
+        "arguments": table.words("arguments", []),
+        "environment": table.mapping("environment", {}),
+        "max_model_len": table.whole("max_model_len", None, 1),
+        "tensor_parallel": table.whole("tensor_parallel", 1, 1),
+    }
+    options["dtype"] = table.text("dtype", "auto")
+    for key in ("revision", "quantization", "chat_template", "reasoning_parser", "adapter"):
+        options[key] = table.text(key, "")
+    reading = _Reading(options=options)
+    model = str(table.data.get("model", table.keys[-1]))
+    try:
+        _config(model, options)
+    except InputError as error:
+        key, _, told = str(error).partition(": ")
+        table.wrong(key.partition(".")[0], told or str(error))
+    return reading
+
+
+def vllm_config(spec: ModelSpec) -> VllmConfig:
+    """How the server of a managed vLLM model is to be started."""
+    return _config(spec.model, spec.options)
+
+
+def _config(model: str, options: Mapping[str, Any]) -> VllmConfig:
+    from leakgrid.providers.vllm_config import parse
+
+    wanted = {key: options[key] for key in options if key != "system"}
+    return parse({"model": model, **{key: value for key, value in wanted.items() if value}})
+
+
 def _simulated(table: Table, params: Mapping[str, Any]) -> _Reading:
     _check_chat(table, params)
     return _Reading(table.text("base_url", ""), table.text("key_env", ""))
@@ -127,6 +181,7 @@ READERS: Mapping[str, Callable[[Table, Mapping[str, Any]], _Reading]] = {
     "azure": _azure,
     "gemini": _gemini,
     "vertex": _vertex,
+    "vllm": _vllm,
     "local": _local,
     "simulated": _simulated,
 }

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -47,9 +48,15 @@ class Todo:
 class Plan:
     """A job, its items and its columns. Nothing is sent, started or written by making one."""
 
-    def __init__(self, job: Job, benchmark: Benchmark | None = None) -> None:
-        """Raises JobError or DatasetError for what is wrong in the job's files."""
+    def __init__(
+        self, job: Job, benchmark: Benchmark | None = None, *, cache: Path | None = None
+    ) -> None:
+        """``cache`` is where servers that leakgrid starts have left what they are.
+
+        Raises JobError or DatasetError for what is wrong in the job's files.
+        """
         self.job = job
+        self._cache = cache
         self.judges = tuple(
             JudgeUse(spec.name, spec.kind, spec.model, spec.options) for spec in job.judges
         )
@@ -134,6 +141,10 @@ class Plan:
             from leakgrid.providers import local
 
             return local.identity(spec.model, None)
+        if spec.managed:
+            from leakgrid.jobs.gpu import identity_of
+
+            return identity_of(spec, self._cache)
         return spec.endpoint
 
     def _columns(self) -> Iterator[Column]:

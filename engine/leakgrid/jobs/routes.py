@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import orjson
 
 from leakgrid.jobs.asking import Route
 from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.gpu import Gpu, Seat, open_gpu
 from leakgrid.jobs.models import OPENAI_URL, ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
 from leakgrid.lanes.lane import Lane
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 MEMORY = "lanes.json"
+NOWHERE = "http://127.0.0.1:9/v1"
+"""Where a model is that is not loaded: its bodies can be made, and nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,37 @@ class Ways:
     routes: dict[str, Route]
     lanes: tuple[Lane, ...]
     served: tuple[tuple[Server, tuple[Lane, ...]], ...]
+    gpu: Gpu | None = None
+    steering: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+
+    @property
+    def parking(self) -> bool:
+        """Whether calls may be parked, so that cells are walked more than once."""
+        return self.gpu is not None
+
+    async def advance(self, parked: Mapping[str, int], *, stuck: bool) -> None:
+        """See to it that some of the ``parked`` calls (by lane) are answered in the next walk.
+
+        ``stuck``: nothing got done in the last walk. Raises ServerDown.
+        """
+        assert self.gpu is not None
+        await self.gpu.advance(parked, stuck=stuck)
+
+    async def begin(self, group: asyncio.TaskGroup) -> None:
+        """Load the first models of a shared GPU. Raises ServerDown."""
+        if self.gpu is not None:
+            await self.gpu.begin(group)
+
+    async def rest(self) -> None:
+        """Stop the servers of a shared GPU, before the task group that watches them ends."""
+        if self.gpu is not None:
+            await self.gpu.end()
 
     def tend(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every lane's dispatcher and every server's watch; the caller cancels them."""
         tasks = [group.create_task(lane.dispatch()) for lane in self.lanes]
-        return tasks + [group.create_task(_watch(server, held)) for server, held in self.served]
+        tasks += [group.create_task(_watch(server, held)) for server, held in self.served]
+        return tasks + [group.create_task(steering()) for steering in self.steering]
 
 
 async def _watch(server: Server, lanes: tuple[Lane, ...]) -> None:
@@ -91,7 +121,15 @@ async def open_ways(
             groups.setdefault(lane_id(spec), []).append(spec)
         routes: dict[str, Route] = {}
         lanes: list[Lane] = []
+        seats: dict[str, Seat] = {}
+        steering: list[Callable[[], Coroutine[Any, Any, None]]] = []
         by_server: dict[str, list[Lane]] = {source: [] for source in servers}
+
+        def open_route(spec: ModelSpec, lane: Lane, url: str, facts: Mapping[str, Any]) -> None:
+            identity, secret = plan.identities[spec.name], secrets[spec.name]
+            provider = provider_of(spec, url, identity, session, secret, tokens, facts)
+            routes[spec.name] = Route(provider, lane)
+
         for name, sharing in groups.items():
             quota = _strictest([spec.quota for spec in sharing])
             lane = Lane(
@@ -107,14 +145,29 @@ async def open_ways(
             for spec in sharing:
                 source = _server_of(spec)
                 base = servers[source].base_url if source else spec.base_url
-                provider = _provider(
-                    spec, base, plan.identities[spec.name], session, secrets[spec.name], tokens
-                )
-                routes[spec.name] = Route(provider, lane)
+                open_route(spec, lane, NOWHERE if spec.managed else base, {})
                 if source and lane not in by_server[source]:
                     by_server[source].append(lane)
+            first = sharing[0]
+            if first.managed:
+                lane.closed = True
+                share = max(spec.options["memory"] for spec in sharing)
+                seats[first.name] = Seat(first.name, sharing, lane, share)
+            elif first.provider == "vllm":
+                urls = first.options["base_urls"]
+                steering.append(partial(_steer, lane, session, urls))
         served = tuple((servers[source], tuple(held)) for source, held in by_server.items())
-        yield Ways(routes, tuple(lanes), served)
+        gpu = None
+        if seats:
+            gpu = open_gpu(
+                plan,
+                seats,
+                cache,
+                session,
+                lambda s, u, f: open_route(s, routes[s.name].lane, u, f),
+            )
+            stack.push_async_callback(gpu.end)
+        yield Ways(routes, tuple(lanes), served, gpu, tuple(steering))
         kept = {
             name: lane.remember()
             for name, lane in zip(groups, lanes, strict=True)
@@ -171,15 +224,25 @@ def _server(source: str, plan: Plan, cache: Path) -> Server:
     return Server(source, "leakgrid.providers.local", arguments)
 
 
-def _provider(
+async def _steer(lane: Lane, session: aiohttp.ClientSession, urls: list[str]) -> None:
+    from leakgrid.providers.vllm_metrics import steer
+
+    await steer(lane, session, *urls)
+
+
+def provider_of(
     spec: ModelSpec,
     base_url: str,
     identity: str,
     session: aiohttp.ClientSession,
     secret: str,
     tokens: AccessTokens,
+    facts: Mapping[str, Any],
 ) -> Provider:
-    """What speaks to the model; ``tokens`` are shared by all models of Vertex."""
+    """What speaks to the model; ``tokens`` are shared by all models of Vertex.
+
+    ``facts`` are what a vLLM server told of itself when it started.
+    """
     common: dict[str, Any] = {
         "name": spec.name,
         "kind": spec.provider,
@@ -200,6 +263,26 @@ def _provider(
             tokens=tokens if vertex else None,
             **common,
         )
+    if spec.provider == "vllm":
+        from leakgrid.providers.replicas import Replicas
+        from leakgrid.providers.vllm_chat import VllmChat
+
+        opens = bool((facts.get("template") or {}).get("opens_thinking"))
+        urls = spec.options.get("base_urls") or [base_url]
+        chats = [
+            (
+                url,
+                VllmChat(
+                    system=spec.options["system"],
+                    opens_thinking=opens,
+                    model=spec.model,
+                    base_url=url,
+                    **common,
+                ),
+            )
+            for url in urls
+        ]
+        return chats[0][1] if len(chats) == 1 else Replicas(chats)
     from leakgrid.providers.azure import APIS, TOKEN_ENV, azure
 
     api = spec.options.get("api", "chat")

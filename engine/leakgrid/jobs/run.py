@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,7 @@ from leakgrid.outcomes import (
     CacheError,
     LaneStopped,
     Outcome,
+    Parked,
 )
 from leakgrid.types import Record
 
@@ -80,6 +82,7 @@ class Run:
         self._work: asyncio.Task[None] | None = None
         self._ways: Ways | None = None
         self._told: list[str] = []
+        self.parked: Counter[str] = Counter()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -127,17 +130,31 @@ class Run:
             async with asyncio.TaskGroup() as group:
                 helpers = ways.tend(group)
                 helpers.append(group.create_task(progress.show()))
-                self._work = group.create_task(self._all_cells())
+                self._work = group.create_task(self._all_cells(group))
                 if self._interrupts:
                     self._stop_lanes("interrupted")
                 await asyncio.wait([self._work])
+                await ways.rest()
                 for helper in helpers:
                     helper.cancel()
             report = self._report(began)
             await self._history.end(report)
             return report
 
-    async def _all_cells(self) -> None:
+    async def _all_cells(self, group: asyncio.TaskGroup) -> None:
+        """Walk the open cells; where some are parked, see to what they wait for, and again."""
+        assert self._ways is not None
+        await self._ways.begin(group)
+        while True:
+            before = self.done + self.open
+            self.parked.clear()
+            await self._walk()
+            await self._records.flush()
+            if not self.parked or self._halted:
+                return
+            await self._ways.advance(self.parked, stuck=self.done + self.open == before)
+
+    async def _walk(self) -> None:
         # A window for each model: cells that wait for a gated lane must not take the places of
         # those whose lanes are open.
         async with asyncio.TaskGroup() as group:
@@ -147,11 +164,10 @@ class Run:
                 open_cells = sum(self._todo[column.id] for column in mine)
                 for _ in range(min(self.plan.job.cells_at_once, open_cells)):
                     group.create_task(self._worker(cells))
-        await self._records.flush()
 
     async def _worker(self, cells: Iterator[Todo]) -> None:
         assert self._ways is not None
-        routes, ask = self._ways.routes, self._asker.ask
+        routes, ask, parking = self._ways.routes, self._asker.ask, self._ways.parking
         for todo in cells:
             if any(routes[name].lane.stopped for name in todo.column.models):
                 self.skipped += 1
@@ -161,9 +177,14 @@ class Run:
             except LaneStopped:
                 self.skipped += 1
                 continue
+            except Parked as waits:
+                self.parked[waits.lane] += 1
+                continue
             self._records.append_soon(self._row(todo, record))
             if self._records.behind:  # a replay makes records faster than any disk
                 await self._records.caught_up()
+            if parking:  # the next walk is for the others
+                self._done_cells.note(todo.column.id, todo.item.digest)
             if record.settled:
                 self.done += 1
             else:
@@ -190,6 +211,10 @@ class Run:
             asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cancel)
         else:
             self._cancel()
+
+    @property
+    def _halted(self) -> bool:
+        return bool(self._interrupts) or self._fatal is not None
 
     def _cancel(self) -> None:
         if self._work is not None:
@@ -248,6 +273,9 @@ class Run:
     def _report(self, began: float) -> RunReport:
         lanes = self.lanes()
         assert self._ways is not None
+        if self._ways.gpu is not None:
+            loads = ", ".join(f"{name} {n}" for name, n in sorted(self._ways.gpu.loads.items()))
+            self._told.append(f"vLLM servers started: {loads}")
         stopped = [lane.stopped for lane in self._ways.lanes if lane.stopped is not None]
         if self._interrupts:
             code = 130

@@ -164,6 +164,15 @@ class Table:
             self.wrong(key, f"{value!r} names something twice")
         return value
 
+    def words(self, key: str, default: Any = ...) -> Any:
+        """A list of strings, which may be empty."""
+        return self._take(
+            key,
+            default,
+            lambda value: isinstance(value, list) and all(isinstance(part, str) for part in value),
+            'a list of strings, like ["--enforce-eager"]',
+        )
+
     def mapping(self, key: str, default: Any = ...) -> Any:
         """A table taken as it is (parameters for a provider, headers)."""
         return self._take(key, default, lambda value: isinstance(value, dict), "a table")

