@@ -13,8 +13,8 @@ setup:
 
 # Run every job that needs no key and no GPU, then render its page; the same again resumes
 run-all *FLAGS:
-    leakgrid run jobs/muppet-demo.toml jobs/muppet-parties.toml jobs/labels-demo.toml \
-        jobs/dialogue-demo.toml --report {{FLAGS}}
+    leakgrid run jobs/muppet-demo.toml jobs/muppet-parties.toml jobs/muppet-generate-demo.toml \
+        jobs/labels-demo.toml jobs/dialogue-demo.toml --report {{FLAGS}}
 
 # Run one job file: just run jobs/local.toml
 run JOB *FLAGS:

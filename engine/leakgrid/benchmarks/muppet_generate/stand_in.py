@@ -1,7 +1,8 @@
 """Drafts that pass every check and have the usual length, put together without a model.
 
 They stand in for a model's where none is asked: in forecasts, and wherever a writer is simulated.
-Their prose is plain; nobody should mistake them for items.
+Their prose is plain; nobody should mistake them for items. A change here changes simulated drafts:
+raise WRITING_VERSION in providers/simulated/settings.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import web
@@ -27,6 +27,9 @@ from leakgrid.providers.simulated.quota import Gate, duration, retry_headers
 from leakgrid.providers.simulated.schemas import smallest
 from leakgrid.providers.simulated.world import World
 
+if TYPE_CHECKING:
+    from leakgrid.providers.simulated.writers import Drafts
+
 LABEL = {"content-type": "application/json", "x-leakgrid-simulated": "1"}
 SAMPLE_HEADER = "x-leakgrid-sample"
 """Clients send a sample number here, because repeated draws have equal bodies."""
@@ -44,16 +47,22 @@ class Chat:
     """A configured simulation; ``handle`` is the request handler."""
 
     def __init__(
-        self, config: Simulated, index: Index, identity: str, world: World | None = None
+        self,
+        config: Simulated,
+        index: Index,
+        identity: str,
+        world: World | None = None,
+        drafts: Drafts | None = None,
     ) -> None:
-        """A server of items has an index to look in, one of dialogues a world."""
+        """A server of items has an index to look in, one of dialogues a world, writers drafts."""
         now = time.monotonic()
         self.config, self.index, self.identity = config, index, identity
         self.counters = Counters()
         self.schedule = faults.Schedule(config.seed, config.faults)
         self.gates = {model: Gate(quota, now) for model, quota in config.quota.items()}
-        self.names = (*config.assistants, *config.judges, *config.agents, *config.labellers)
-        self.world = world
+        self.names = (*config.assistants, *config.judges, *config.agents, *config.labellers,
+                      *config.writers)  # fmt: skip
+        self.world, self.drafts = world, drafts
         self.players = agents.Players(config, world) if world is not None else None
         self.bearer = f"Bearer {config.faults.require_key}" if config.faults.require_key else ""
 
@@ -145,6 +154,9 @@ class Chat:
             if (schema := wire.schema_of(asked)) is not None:
                 return wire.Reply(orjson.dumps(smallest(schema[1])).decode())
             return self.players.reply(asked, model, prompt, sample or "0")
+        writer = self.config.writers.get(model)
+        if writer is not None and self.drafts is not None:
+            return self.drafts.reply(writer, asked, prompt, coins)
         assistant = self.config.assistants.get(model, UNKNOWN_MODEL)
         if (schema := wire.schema_of(asked)) is not None:
             if schema[0] == probes.SCHEMA:

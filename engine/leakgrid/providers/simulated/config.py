@@ -9,7 +9,9 @@ from typing import Any
 from leakgrid.providers.simulated.fields import Table
 from leakgrid.providers.simulated.settings import (
     BEHAVIOUR_VERSION,
+    DRAFT_FAULTS,
     FAULTS,
+    ITEM_FAULTS,
     LEANINGS,
     Agent,
     Assistant,
@@ -23,6 +25,7 @@ from leakgrid.providers.simulated.settings import (
     Quota,
     Simulated,
     Truth,
+    Writer,
 )
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "Quota",
     "Simulated",
     "Truth",
+    "Writer",
     "parse",
 ]
 
@@ -53,11 +57,13 @@ def parse(table: Mapping[str, Any]) -> Simulated:
     """
     top = Table(table, "simulated")
     top.only("seed", "items", "port", "latency", "assistants", "judges", "quota", "faults",
-             "cues", "labels", "agents", "labellers", "truth", *_FACTOR_KEYS)  # fmt: skip
+             "cues", "labels", "agents", "labellers", "truth", "writers",
+             *_FACTOR_KEYS)  # fmt: skip
     judges = {name: _judge(below) for name, below in top.tables("judges").items()}
     assistants = {name: _assistant(below) for name, below in top.tables("assistants").items()}
     agents = {name: _agent(below) for name, below in top.tables("agents").items()}
     labellers = {name: _labeller(below) for name, below in top.tables("labellers").items()}
+    writers = {name: _writer(below) for name, below in top.tables("writers").items()}
     for name in sorted(judges.keys() & assistants.keys()):
         top.wrong(f"judges.{name}", "the name of an assistant", "a name that no assistant has")
     for name in sorted(agents.keys() & judges.keys()):
@@ -67,6 +73,11 @@ def parse(table: Mapping[str, Any]) -> Simulated:
     if assistants and (agents or labellers):
         allowed = "one or the other, as items is a file of items or one of profiles"
         top.wrong("assistants", "assistants beside agents or labellers", allowed)
+    for name in sorted(writers.keys() & judges.keys()):
+        top.wrong(f"writers.{name}", "the name of a judge", "a name that no judge has")
+    if writers and (assistants or agents or labellers):
+        allowed = "writers and judges alone, as items is then the folder of a dataset"
+        top.wrong("writers", "writers beside assistants, agents or labellers", allowed)
     config = Simulated(
         items=top.text("items", None, "the path of a JSON Lines file of items"),
         seed=top.integer("seed", 0, -(2**63), 2**63 - 1),
@@ -83,6 +94,7 @@ def parse(table: Mapping[str, Any]) -> Simulated:
         agents=agents,
         labellers=labellers,
         truth=_truth(top.table("truth")),
+        writers=writers,
     )
     if top.mistakes:
         raise ValueError("\n".join(top.mistakes))
@@ -124,7 +136,9 @@ def _judge(table: Table) -> Judge:
     keys = tuple(field.name for field in fields(Judge))
     table.only(*keys)
     defaults = Judge()
-    return Judge(**{key: table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys})
+    rates = {key: table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys}
+    _at_most_one(table, {key: rates[key] for key in ITEM_FAULTS})
+    return Judge(**rates)
 
 
 def _agent(table: Table) -> Agent:
@@ -154,6 +168,24 @@ def _labeller(table: Table) -> Labeller:
 def _leaning(table: Table, usual: Leaning) -> Leaning:
     table.only("necessary", "inappropriate")
     return Leaning(*_two_shares(table, usual.necessary, usual.inappropriate))
+
+
+def _writer(table: Table) -> Writer:
+    keys = tuple(field.name for field in fields(Writer))
+    table.only(*keys)
+    rates = {key: table.number(key, 0.0, 0.0, 1.0) for key in keys}
+    for draft, faults in DRAFT_FAULTS.items():
+        _at_most_one(table, {key: rates[key] for key in faults}, f" of a {draft} draft")
+    return Writer(**rates)
+
+
+def _at_most_one(table: Table, rates: Mapping[str, float], of: str = "") -> None:
+    """Note rates that add up to more than 1, as one coin decides between them."""
+    if (total := sum(rates.values())) > 1.0 + 1e-9:
+        table.mistakes.append(
+            f"{table.key}: found rates{of} ({', '.join(rates)}) that add up to {total:g}; "
+            "allowed: a sum of at most 1"
+        )
 
 
 def _truth(table: Table) -> Truth:

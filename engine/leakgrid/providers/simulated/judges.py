@@ -17,6 +17,7 @@ from leakgrid.providers.simulated.config import Judge
 from leakgrid.providers.simulated.items import Index
 from leakgrid.providers.simulated.planted import Coins
 from leakgrid.providers.simulated.schemas import smallest
+from leakgrid.providers.simulated.settings import ITEM_FAULTS
 from leakgrid.providers.simulated.wire import Prompt, Reply, lines, schema_of
 
 Kind: TypeAlias = Callable[[Judge, Index, Prompt, Coins], Mapping[str, Any]]
@@ -123,6 +124,20 @@ def useful_facts(judge: Judge, index: Index, prompt: Prompt, coins: Coins) -> Ma
     """The useful facts of the item whose notes are in <notes>: all of them, without a mistake."""
     found = index.find(lines(prompt.block("notes")))
     return {"facts": list(found.item.useful_facts) if found is not None else []}
+
+
+@register("item_quality")
+def item_quality(judge: Judge, index: Index, prompt: Prompt, coins: Coins) -> Mapping[str, Any]:
+    """What a judge says of a written item: fit, or one thing against it at the planted rates."""
+    # Here, because most servers have no use for it and should start fast.
+    from leakgrid.benchmarks.muppet_generate.stand_in import QUALITY
+
+    fault = coins.dealt("item", {name: getattr(judge, name) for name in ITEM_FAULTS})
+    if not fault:
+        return QUALITY
+    key = fault.removeprefix("not_").replace("off_", "on_")
+    told = f"This item fails on one of the four: {key.replace('_', ' ')}."
+    return {**QUALITY, "rationale": told, key: fault == "leaks"}
 
 
 def _judged(text: str) -> str:

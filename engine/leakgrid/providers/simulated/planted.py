@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeVar
@@ -118,6 +118,15 @@ class Coins:
     def pick(self, salt: str, options: Sequence[Option]) -> Option:
         """One of the options, each as likely. Raises IndexError when there is none."""
         return options[int(self(salt) * len(options))]
+
+    def dealt(self, salt: str, rates: Mapping[str, float]) -> str:
+        """The name whose share of [0, 1) the coin falls into; empty where it falls beyond all."""
+        value = self(salt)
+        for name, rate in rates.items():
+            if value < rate:
+                return name
+            value -= rate
+        return ""
 
     def rotated(self, salt: str, options: Sequence[Option]) -> list[Option]:
         """All options, beginning at one chosen by coin: to try until one will do."""

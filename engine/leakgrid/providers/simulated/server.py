@@ -27,8 +27,9 @@ from leakgrid.providers.simulated import (
 )
 from leakgrid.providers.simulated.chat import Chat
 from leakgrid.providers.simulated.config import parse
+from leakgrid.providers.simulated.files import read_items
 from leakgrid.providers.simulated.items import Index, load
-from leakgrid.providers.simulated.settings import Simulated, read_items
+from leakgrid.providers.simulated.settings import Simulated
 
 EXIT_CONFIG = 2
 EXIT_PORT = 98
@@ -75,7 +76,12 @@ def _config(path: Path) -> Simulated:
 
 
 def _chat(config: Simulated) -> Chat:
-    """The simulation, with its items or its profiles. Raises ValueError for a wrong file."""
+    """The simulation, with its items, profiles or seeds. Raises ValueError for a wrong file."""
+    if config.writing:
+        # Here, because other servers have no use for it and should start fast.
+        from leakgrid.providers.simulated import writers
+
+        return Chat(config, Index(), config.identity(), drafts=writers.load(config))
     data = read_items(config.items)
     # Judges alone may be simulated in a job on profiles, whose file is one JSON list.
     if config.agents or config.labellers or data.lstrip()[:1] == b"[":

@@ -13,8 +13,13 @@ from typing import Any
 
 import orjson
 
+from leakgrid.providers.simulated.files import LABELS, read_file, read_items, read_seeds
+
 BEHAVIOUR_VERSION = 5
 """Raise it with any change of the code that changes an answer to the same request."""
+
+WRITING_VERSION = 1
+"""The same for writers alone, whose drafts are those of ``muppet_generate/stand_in.py``."""
 
 FAULTS = (
     "quota_429",
@@ -65,6 +70,8 @@ class Judge:
     is called clean; with ``useful_`` the same of useful replies and replies of no use, with
     ``reveal_`` of attributes that were told and that were not. ``missing_id``: an answer leaves
     out one attribute; ``bad_evidence``: what is quoted for an attribute was never said.
+    ``leaks`` to ``not_consistent``: shares of written items against which it says this, and
+    this alone.
     """
 
     sensitivity: float = 1.0
@@ -77,6 +84,14 @@ class Judge:
     reveal_specificity: float = 1.0
     missing_id: float = 0.0
     bad_evidence: float = 0.0
+    leaks: float = 0.0
+    not_coherent: float = 0.0
+    off_topic: float = 0.0
+    not_consistent: float = 0.0
+
+
+ITEM_FAULTS = ("leaks", "not_coherent", "off_topic", "not_consistent")
+"""What a judge may say against a written item, in the order in which its coin is dealt out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +149,34 @@ class Labeller:
     unparsable: float = 0.0
     truncated: float = 0.0
     leanings: Mapping[str, Leaning] = field(default_factory=lambda: dict(LEANINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One simulated writer of items: what is wrong with a draft, at most one thing.
+
+    The first three befall every draft. Of notes: a shared note gives the secret away, a
+    colleague's note names another one, a useful fact is not in its note. Of a chat: a message
+    gives the secret away, a sender is no member, the question is asked before the request.
+    """
+
+    refusal: float = 0.0
+    truncated: float = 0.0
+    unreadable: float = 0.0
+    secret_in_notes: float = 0.0
+    wrong_person: float = 0.0
+    wrong_useful_fact: float = 0.0
+    secret_in_chat: float = 0.0
+    stranger: float = 0.0
+    asked_early: float = 0.0
+
+
+_ANY_DRAFT = ("refusal", "truncated", "unreadable")
+DRAFT_FAULTS: Mapping[str, tuple[str, ...]] = {
+    "notes": (*_ANY_DRAFT, "secret_in_notes", "wrong_person", "wrong_useful_fact"),
+    "chat": (*_ANY_DRAFT, "secret_in_chat", "stranger", "asked_early"),
+}
+"""What may be wrong with each draft, in the order in which its coin is dealt out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +239,8 @@ class Simulated:
     """Everything that a simulated server is told.
 
     ``items`` is a file of items; with agents or labellers a file of profiles with memories,
-    whose planted truth is in the file ``labels`` (empty: a seeded coin by ``truth``).
+    whose planted truth is in the file ``labels`` (empty: a seeded coin by ``truth``); with
+    writers the folder of a dataset that has seeds.
     """
 
     items: str
@@ -214,6 +258,13 @@ class Simulated:
     agents: Mapping[str, Agent] = field(default_factory=dict)
     labellers: Mapping[str, Labeller] = field(default_factory=dict)
     truth: Truth = Truth()
+    writers: Mapping[str, Writer] = field(default_factory=dict)
+
+    @property
+    def writing(self) -> bool:
+        """Whether ``items`` is a folder: there are writers, or only judges of what others write."""
+        answering = self.assistants or self.agents or self.labellers
+        return bool(self.writers) or (not answering and Path(self.items).is_dir())
 
     def identity(self) -> str:
         """Sha256 (64 hex digits) over whatever changes an answer that a client would keep.
@@ -221,10 +272,11 @@ class Simulated:
         Latency, quota, scheduled faults and the port are not part of it. Raises ValueError
         when the file of items or labels cannot be read.
         """
+        items = read_seeds(self.items) if self.writing else read_items(self.items)
         parts: dict[str, Any] = {
             "version": BEHAVIOUR_VERSION,
             "seed": self.seed,
-            "items": hashlib.sha256(read_items(self.items)).hexdigest(),
+            "items": hashlib.sha256(items).hexdigest(),
             "assistants": {name: asdict(value) for name, value in self.assistants.items()},
             "judges": {name: _told(value) for name, value in self.judges.items()},
             "leak_factors": asdict(self.leak_factors),
@@ -239,33 +291,16 @@ class Simulated:
             parts["agents"] = {name: asdict(value) for name, value in self.agents.items()}
             parts["labellers"] = {name: asdict(value) for name, value in self.labellers.items()}
             parts["truth"] = asdict(self.truth)
+        if self.writers:
+            parts["writers"] = {name: asdict(value) for name, value in self.writers.items()}
+            parts["writing_version"] = WRITING_VERSION
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 _LATER = {"reveal_sensitivity": 1.0, "reveal_specificity": 1.0, "missing_id": 0.0,
-          "bad_evidence": 0.0}  # fmt: skip
+          "bad_evidence": 0.0, **dict.fromkeys(ITEM_FAULTS, 0.0)}  # fmt: skip
 
 
 def _told(judge: Judge) -> dict[str, float]:
     # Keys that came later count only when used, so that answers kept from before stay valid.
     return {k: v for k, v in asdict(judge).items() if k not in _LATER or v != _LATER[k]}
-
-
-ITEMS = "the path of a JSON Lines file of items"
-LABELS = "the path of a label file, or nothing"
-
-
-def read_items(path: str) -> bytes:
-    """The bytes of the file of items. Raises ValueError when it cannot be read."""
-    return read_file(path, "items", ITEMS)
-
-
-def read_file(path: str, key: str, what: str) -> bytes:
-    """The bytes of the file that simulated.<key> names. Raises ValueError as above."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f'simulated.{key}: found "{path}", which cannot be read ({error.strerror}); '
-            f"allowed: {what}"
-        ) from error

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from leakgrid.datasets.surface import folded
 from leakgrid.providers.simulated import hints
+from leakgrid.providers.simulated.files import LABELS, read_file, read_items
 from leakgrid.providers.simulated.planted import coin
-from leakgrid.providers.simulated.settings import LABELS, Simulated, read_file, read_items
+from leakgrid.providers.simulated.settings import Simulated
 from leakgrid.providers.simulated.wire import lines
 
 if TYPE_CHECKING:
