@@ -243,6 +243,11 @@ def test_quota_headers_that_are_missing_or_broken_are_unknown() -> None:
         ("<think>x", ("", "x")),
         ("  <think>\nx</think>  a ", ("a", "x")),
         ("<think>x</think>y</think>a", ("a", "x</think>y")),
+        ("Ana is ill. <think>x</think> ok", ("Ana is ill.\n\nok", "x")),
+        ("<think>x</think>a<think>y</think>b", ("a\n\nb", "x\n\ny")),
+        ("<think>x</think>a<think>y", ("a", "x\n\ny")),
+        ("hi <think>Ana", ("hi", "Ana")),
+        ("x</think>a<think>y", ("a", "x\n\ny")),
     ],
 )
 def test_thinking_is_split_from_the_reply(text: str, split: tuple[str, str]) -> None:

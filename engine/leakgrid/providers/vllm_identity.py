@@ -53,7 +53,8 @@ def facts(config: VllmConfig, version: str, fingerprint: str = "") -> Facts:
         "quantization": config.quantization or "as in the weights",
         "template": template_hash(config, folder) or fingerprint or "unknown",
         "adapter": _adapter(config.adapter),
-        "engine": f"vllm {version}",
+        # The build tag (+cpu, +cu129) is told by the package and not by the server.
+        "engine": f"vllm {version.partition('+')[0]}",
         "max_model_len": str(config.max_model_len or "as in the weights"),
         "reasoning_parser": config.reasoning_parser,
         "arguments": json.dumps(_telling(config.arguments)),

@@ -199,12 +199,21 @@ def quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
 def split_thinking(text: str) -> tuple[str, str]:
     """(reply, thinking) of text that may carry think tags.
 
-    Handles a whole ``<think>...</think>`` block, a closing tag alone (some templates open the
-    block in the prompt), and a block that never closes: then there is no reply.
+    Handles whole ``<think>...</think>`` blocks wherever they stand, a closing tag alone (some
+    templates open the block in the prompt), and a block that never closes: all after its tag is
+    thinking. What stands before, between and after blocks is the reply.
     """
-    head, closed, tail = text.rpartition("</think>")
-    if closed:
-        return tail.strip(), head.strip().removeprefix("<think>").strip()
-    if text.lstrip().startswith("<think>"):
-        return "", text.strip().removeprefix("<think>").strip()
-    return text, ""
+    if "<think>" not in text and "</think>" not in text:
+        return text, ""
+    first, *blocks = text.split("<think>")
+    thought, _, said = first.rpartition("</think>")
+    replies, thinking = [said], [thought]
+    for block in blocks:
+        inside, closed, after = block.rpartition("</think>")
+        thinking.append(inside if closed else after)
+        replies.append(after if closed else "")
+    return _joined(replies), _joined(thinking)
+
+
+def _joined(parts: list[str]) -> str:
+    return "\n\n".join(part.strip() for part in parts if part.strip())
