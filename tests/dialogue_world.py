@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
+from leakgrid.store import derive
+from leakgrid.store.ingest import chunks
+from leakgrid.store.migrations import make_views, migrate
 from tests.store_world import World
 
 REVEAL = [{"name": "j", "kind": "reveal", "model": "judge-m"}]
 WEIGHTS = {"fundamentalist": 0.26, "pragmatic": 0.64, "unconcerned": 0.10}
 PERSONAS = tuple(WEIGHTS)
+
+Query: TypeAlias = Callable[[str], list[dict[str, Any]]]
 
 Heard = Mapping[str, str | None]
 """attribute -> full, partial, or None where the judge's answer is unknown."""
@@ -242,3 +248,21 @@ class LabelWorld(DialogueWorld):
             votes=votes,
             extra=json.dumps({"parsed": parsed, "why": "" if parsed else "not JSON", "asked": 9}),
         )
+
+
+def query_of(world: World) -> Query:
+    """A function from SQL to rows as dicts, over a world taken into memory."""
+    connection = derive.connect(":memory:")
+    derive.add_said(connection, world.tools["text_of"])
+    migrate(connection, "memory", views=False)
+    for stream in derive.STREAMS:
+        for table in chunks(world.scan(Path(), stream, {}), {}):
+            derive.load(connection, stream, table, {})
+    make_views(connection)
+
+    def query(sql: str) -> list[dict[str, Any]]:
+        cursor = connection.execute(sql)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    return query

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialogue_world import PERSONAS, REVEAL, DialogueWorld, LabelWorld
-from tests.test_sql_views import Query, query_of
+from tests.dialogue_world import PERSONAS, REVEAL, DialogueWorld, LabelWorld, Query, query_of
 
 P10 = " ".join(f"p{number}" for number in range(10))
 
@@ -246,7 +245,7 @@ def test_an_empty_set_is_undefined_and_only_for_its_own_metric(
     row = one(query, "FROM dialogue_instance")
     assert (row["leak_state"], row["leak_full"]) == leak
     assert (row["completeness_state"], row["completeness"]) == completeness
-    rate = one(query, "FROM dialogue_rate WHERE grouped_by = 'pair'")
+    rate = one(query, "FROM dialogue_rate")
     assert rate["leak_undefined"] == (leak[0] == "undefined")
     assert rate["completeness_undefined"] == (completeness[0] == "undefined")
     # as released: the context is dropped from both
@@ -292,7 +291,7 @@ def test_a_failed_judge_batch_is_unknown(
     assert row["leak_full"] == (None if leak is None else pytest.approx(leak))
     assert (row["leak_full_low"], row["leak_full_high"]) == pytest.approx((low, high))
     assert row["completeness"] == 0.5  # the other set is untouched
-    rate = one(query, "FROM dialogue_rate WHERE grouped_by = 'pair'")
+    rate = one(query, "FROM dialogue_rate")
     assert (rate["leak_invalid"], rate["marked"]) == (int(unknown == 2), unknown == 2)
     assert (rate["leak_full_low"], rate["leak_full_high"]) == pytest.approx((low, high))
 
@@ -344,7 +343,7 @@ def test_missing_unlabelled_and_undefined_are_counted_apart() -> None:
     assert values(query, "SELECT context, leak_state FROM dialogue_instance ORDER BY context") == [
         *(("c00", "valid"), ("c01", "undefined"), ("c02", "unlabelled"), ("c03", "missing")),
     ]
-    row = one(query, "FROM dialogue_rate WHERE grouped_by = 'pair'")
+    row = one(query, "FROM dialogue_rate")
     names = "planned unlabelled leak_instances leak_undefined leak_invalid leak_missing"
     assert [row[name] for name in names.split()] == [4, 1, 1, 1, 0, 1]
     assert (row["leak_full"], row["completeness"]) == (0.5, 0.5)
@@ -483,7 +482,7 @@ LEAKED = {
 def rate(query: Query, by: str, *columns: str) -> list[tuple[Any, ...]]:
     names = ", ".join((*columns, "planned", "leak_full", "completeness"))
     return values(
-        query, f"SELECT {names} FROM dialogue_rate WHERE grouped_by = '{by}' ORDER BY ALL"
+        query, f"SELECT {names} FROM dialogue_grouped WHERE grouped_by = '{by}' ORDER BY ALL"
     )
 
 
@@ -528,6 +527,31 @@ def test_means_by_every_grouping(grid: Query) -> None:
     assert len(rate(grid, "receiver x condition", "receiver")) == 4
 
 
+@pytest.mark.parametrize(
+    ("view", "by", "columns"),
+    [
+        ("dialogue_rate", "pair", "model receiver condition"),
+        ("dialogue_by_sample", "sample", "model receiver condition sample"),
+        ("dialogue_matrix", "matrix", "model receiver"),
+        ("dialogue_by_sender", "sender", "model"),
+        ("dialogue_by_sender_condition", "sender x condition", "model condition"),
+        ("dialogue_by_sender_context", "sender x context", "model condition context"),
+        ("dialogue_by_receiver", "receiver", "receiver"),
+        ("dialogue_by_receiver_condition", "receiver x condition", "receiver condition"),
+        ("dialogue_by_condition", "condition", "condition"),
+        ("dialogue_by_context", "context", "context"),
+    ],
+)
+def test_a_view_of_each_grouping(grid: Query, view: str, by: str, columns: str) -> None:
+    axes = {"model", "receiver", "condition", "sample", "context"}
+    rows = grid(f"FROM {view} ORDER BY ALL")
+    assert axes & rows[0].keys() == set(columns.split())
+    grouped = grid(f"SELECT * EXCLUDE (grouped_by) FROM dialogue_grouped WHERE grouped_by = '{by}'")
+    keep = rows[0].keys()
+    same = [{name: row[name] for name in keep} for row in grouped]
+    assert sorted(map(repr, same)) == sorted(map(repr, rows))
+
+
 def test_condition_effects_come_from_the_same_unweighted_means(grid: Query) -> None:
     names = (
         "model, leak_full_baseline, leak_full, leak_full_change, leak_full_relative,"
@@ -556,7 +580,7 @@ def test_correlation_over_instances_and_senders(grid: Query) -> None:
 def test_rates_by_domain_and_event(grid: Query) -> None:
     sql = (
         "SELECT label_set, domain, planned, known, fully, rate_full FROM dialogue_by_domain"
-        " WHERE grouped_by = 'domain' AND model = 'm-a' AND condition = 'pc0' ORDER BY ALL"
+        " WHERE model = 'm-a' AND condition = 'pc0' ORDER BY ALL"
     )
     # four dialogues leaked p1 p2 / p1 / nothing / p1, all of finance; and told n1 / n1 / - / -
     assert values(grid, sql) == [
@@ -565,8 +589,8 @@ def test_rates_by_domain_and_event(grid: Query) -> None:
         ("necessary", "health", 8, 8, 2, 0.25),
     ]
     events = (
-        "SELECT event, rate_full FROM dialogue_by_domain WHERE grouped_by = 'event'"
-        " AND model = 'm-a' AND condition = 'pc0' AND label_set = 'inappropriate' ORDER BY ALL"
+        "SELECT event, rate_full FROM dialogue_by_event"
+        " WHERE model = 'm-a' AND condition = 'pc0' AND label_set = 'inappropriate' ORDER BY ALL"
     )
     assert values(grid, events) == [
         *(("event of p1", 0.75), ("event of p2", 0.25)),
@@ -582,7 +606,7 @@ def test_broken_dialogues_do_not_raise_rates_by_domain() -> None:
     world.dialogue(columns[1], item, transcript={"p1": "full"}, ended="broken")
     row = one(
         query_of(world),
-        "FROM dialogue_by_domain WHERE grouped_by = 'domain' AND label_set = 'inappropriate'",
+        "FROM dialogue_by_domain WHERE label_set = 'inappropriate'",
     )
     assert (row["planned"], row["known"], row["unknown"], row["rate_full"]) == (8, 4, 4, 0.0)
     assert (row["bound_low"], row["bound_high"]) == (1 / 8, 4 / 8)
@@ -778,7 +802,7 @@ def test_a_message_job_without_any_labelled_context_answers() -> None:
     world.dialogue(column, item, transcript={"a": "full"})
     query = query_of(world)
     assert query("FROM message_rate") == []
-    row = one(query, "FROM dialogue_rate WHERE grouped_by = 'condition'")
+    row = one(query, "FROM dialogue_by_condition")
     assert (row["unlabelled"], row["leak_full"], row["leak_instances"]) == (1, None, 0)
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 
 from leakgrid.store.ingest import ingest, open_file
 from leakgrid.store.live import open_live
 from leakgrid.store.migrations import read_sql
-from tests.dialogue_world import DialogueWorld, LabelWorld
+from tests.dialogue_world import DialogueWorld, LabelWorld, query_of
 from tests.store_world import World, leak, text_of
-from tests.test_sql_views import query_of
-from tests.test_store_live import everything, write
+from tests.test_store_live import write
 
 NEW_COLUMNS = ["receiver", "turns", "utterances", "hearings", "reveals", "votes"]
 
@@ -177,12 +175,20 @@ def test_live_shows_what_the_file_shows(tmp_path: Path) -> None:
     )
     write(world, tmp_path, sealed=("one",))
     ingest(tmp_path, tmp_path / "x.duckdb", text_of=text_of)
+    names = (
+        "reply plan_column utterance hearing reveal profile_attribute context instance label_given"
+        " label_rule label dialogue_hearing dialogue_degree dialogue_instance dialogue_receiver"
+        " dialogue_rate dialogue_by_round"
+    ).split()
+
+    def shown(connection: Any) -> dict[str, list[tuple[Any, ...]]]:
+        return {name: sorted(rows(connection, f"FROM {name}"), key=repr) for name in names}
+
     with open_file(tmp_path / "x.duckdb", 0, read_only=True) as stored:
-        expected = everything(stored)
+        expected = shown(stored)
     with open_live(tmp_path, text_of=text_of) as live:
-        assert everything(live) == expected
-    assert expected["dialogue_rate"]
-    assert expected["dialogue_by_round"]
+        assert shown(live) == expected
+    assert all(expected.values())
 
 
 def test_muppet_views_see_nothing_of_dialogues() -> None:
@@ -203,12 +209,35 @@ def test_muppet_views_see_nothing_of_dialogues() -> None:
     assert [row["job"] for row in together("FROM dialogue_instance")] == ["talk"]
 
 
-@pytest.mark.parametrize("turns", [0, 2])
-def test_a_plan_of_muppet_alone_has_no_dialogues(turns: int) -> None:
+def test_views_of_dialogues_are_made_where_there_are_dialogues(tmp_path: Path) -> None:
     world = World()
-    world.column("m-a", "none", "group", turns=turns)
+    world.column("m-a", "none", "group")
     world.item("i1", fact="health")
     world.plan()
-    query = query_of(world)
-    for view in ("dialogue_instance", "dialogue_rate", "label", "message_rate", "dialogue_round"):
-        assert query(f"FROM {view}") == []
+    ingest(tmp_path, tmp_path / "x.duckdb", **world.tools)
+
+    def views() -> set[str]:
+        with open_file(tmp_path / "x.duckdb", 0, read_only=True) as file:
+            found = rows(file, "SELECT view_name FROM duckdb_views() WHERE NOT internal")
+            return {name for (name,) in found}
+
+    assert "leak_rate" in views()
+    assert "dialogue_rate" not in views()
+    other = dialogues()
+    world.event("plan", json.loads(other.rows["runs"][0]["payload"]), job="talk")
+    ingest(tmp_path, tmp_path / "x.duckdb", **world.tools)
+    assert {"leak_rate", "label", "dialogue_rate", "message_rate"} <= views()
+
+
+def test_a_real_label_file_is_taken_in_within_the_memory_of_an_ingest(tmp_path: Path) -> None:
+    keys = [f"attribute_{number}" for number in range(147)]
+    world = DialogueWorld({f"p{n}": keys for n in range(10)}, [f"c{n:02}" for n in range(49)])
+    world.facts["labels"] = [
+        [profile, context, key, persona, 0.5, 0.5]
+        for profile, context, *_ in world.facts["contexts"]
+        for key in keys[:90]
+        for persona in ("fundamentalist", "pragmatic", "unconcerned")
+    ]
+    world.plan()
+    taken = ingest(tmp_path, tmp_path / "x.duckdb", **world.tools).rows
+    assert (taken["label_given"], taken["context"]) == (490 * 90 * 3, 490)

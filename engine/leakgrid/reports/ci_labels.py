@@ -66,15 +66,17 @@ def _headline(told: CiLabels) -> list[str]:
                 "label sets."]  # fmt: skip
     hard, soft = told.thresholds[0], told.thresholds[-1]
     said.append(
-        f"With all votes agreeing (threshold {hard['threshold']:g}) a context has "
+        f"With all votes agreeing (threshold {hard['threshold']}) a context has "
         f"{hard['necessary']:.1f} necessary and {hard['inappropriate']:.1f} inappropriate "
-        f"attributes of {hard['attributes']:.0f}, and {hard['ambiguous']:.1f} ambiguous ones; at "
-        f"{soft['threshold']:g} {soft['ambiguous']:.1f} are ambiguous."
+        f"attributes of {hard['attributes']:.1f}, and {hard['ambiguous']:.1f} ambiguous ones; at "
+        f"{soft['threshold']} there are {soft['ambiguous']:.1f} ambiguous ones."
     )
     for (model,), rows in grouped(told.personas, ("model",)).items():
         known = [row for row in rows if row["listed_agreement"] is not None]
         if known:
-            parts = ", ".join(f"{100 * r['listed_agreement']:.1f} % ({r['persona']})" for r in known)
+            parts = ", ".join(
+                f"{100 * row['listed_agreement']:.1f} % ({row['persona']})" for row in known
+            )
             said.append(f"Two samples of {model} agree on an attribute that either lists: {parts}.")
     return said
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakgrid.outcomes import StoreError
+from leakgrid.reports.ci_labels import CiLabels, read_ci_labels
 from leakgrid.reports.corrected import Corrected, read_corrected
+from leakgrid.reports.dialogue import Dialogue, read_dialogue
 from leakgrid.reports.muppet import Muppet, read_muppet
 from leakgrid.reports.rows import Reader, Row, ordered
 from leakgrid.reports.statistics import holm
@@ -34,7 +36,8 @@ class Contents:
     the one that headline and heat map go by, and ``simulated`` says whether "all", "some" or
     none ("") of the planned columns are. ``utility`` and ``joint`` are empty without raters;
     ``corrected`` has rows for judges that were measured; ``muppet`` is empty where no record
-    holds what that benchmark notes.
+    holds what that benchmark notes; ``dialogue`` and ``ci_labels`` are there for jobs of theirs,
+    which tell their own headline.
     """
 
     job: str
@@ -61,6 +64,8 @@ class Contents:
     headline: list[str]
     corrected: Corrected
     muppet: Muppet
+    dialogue: Dialogue | None
+    ci_labels: CiLabels | None
 
 
 def jobs(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -99,6 +104,9 @@ def read(connection: duckdb.DuckDBPyConnection, job: str, records: Path | None =
     utility = ordered(reader.rows("FROM utility_rate WHERE job = $job"), order)
     ids = {str(column["column_id"]) for column in columns}
     items = int(reader.one("SELECT count(*) AS n FROM item WHERE job = $job")["n"])
+    other = read_dialogue(reader)
+    labels = read_ci_labels(reader)
+    mine = other or labels
     return Contents(
         job=job,
         simulated=_simulated(coverage),
@@ -121,9 +129,13 @@ def read(connection: duckdb.DuckDBPyConnection, job: str, records: Path | None =
         outcomes=ordered(reader.rows(OUTCOMES), order),
         reasons=reader.rows(REASON),
         examples=ordered(reader.rows(EXAMPLE), order)[:EXAMPLES],
-        headline=_headline(judge, order, coverage, totals, channel, defences, items),
+        headline=mine.headline
+        if mine
+        else _headline(judge, order, coverage, totals, channel, defences, items),
         corrected=read_corrected(records, job, kinds, ids, totals, utility),
         muppet=read_muppet(reader, order, judge),
+        dialogue=other,
+        ci_labels=labels,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from leakgrid.reports import dialogue_published as published
 from leakgrid.reports import dialogue_sentences as sentences
+from leakgrid.reports import dialogue_sql as sql
 from leakgrid.reports.dialogue_labels import Labels, read_labels
 from leakgrid.reports.dialogue_rounds import Rounds, read_rounds
 from leakgrid.reports.dialogue_sums import (
@@ -35,8 +36,7 @@ class Dialogue:
     ``turns`` is the longest setting, which sentences and matrices go by.
 
     Estimates in rows are {"value", "lo", "hi"} (``dialogue_sums``). ``points`` are means of
-    single profiles, for the figure; ``grades`` counts attributes by what transcript and turns
-    say of them.
+    single profiles, for the figure; ``levels`` holds transcripts against the union of turns.
     """
 
     order: dict[str, list[object]]
@@ -59,10 +59,12 @@ class Dialogue:
     points: list[Row]
     correlations: list[Row]
     revealed: list[Row]
-    grades: list[Row]
+    levels: list[Row]
     rounds: Rounds
     messages: Messages
     published: published.Published
+    reasons: list[Row]
+    examples: list[Row]
     spend: list[Row] = field(default_factory=list)
 
     @property
@@ -78,12 +80,21 @@ def read_dialogue(reader: Reader) -> Dialogue | None:
     order = _order(reader)
     judge = str(order["judge"][0]) if order["judge"] else ""
     every = arranged(
-        reader.rows(INSTANCES), order, "turns", "judge", "model", "receiver", "condition", "context"
+        reader.rows(sql.INSTANCES),
+        order,
+        "turns",
+        "judge",
+        "model",
+        "receiver",
+        "condition",
+        "context",
     )
     people = People(row["profile"] for row in every)
     cells = [row for row in every if row["judge"] == judge]
     turns = max((int(str(value)) for value in order["turns"]), default=0)
-    revealed = reader.rows(REVEALED) if turns else []
+    revealed = reader.rows(sql.REVEALED) if turns else []
+    by_sender = tabled(people, every, ("simulated", "judge", "turns", "model"))
+    messages = read_messages(reader, order, judge)
     told = Dialogue(
         order=order,
         judge=judge,
@@ -91,11 +102,11 @@ def read_dialogue(reader: Reader) -> Dialogue | None:
         profiles=len(people.names),
         headline=[],
         coverage=arranged(
-            reader.rows(COVERAGE), order, "turns", "model", "receiver", "condition"
+            reader.rows(sql.COVERAGE), order, "turns", "model", "receiver", "condition"
         ),
         judging=reader.rows("FROM dialogue_judging WHERE job = $job ORDER BY ALL"),
         labels=read_labels(reader),
-        by_sender=tabled(people, every, ("simulated", "judge", "turns", "model")),
+        by_sender=by_sender,
         by_receiver=tabled(people, cells, ("simulated", "turns", "receiver")) if turns else [],
         by_condition=tabled(people, cells, ("simulated", "turns", "condition")),
         by_sender_condition=tabled(people, cells, ("simulated", "turns", "model", "condition")),
@@ -103,18 +114,22 @@ def read_dialogue(reader: Reader) -> Dialogue | None:
             reader,
             arranged(tabled(people, cells, ("simulated", "turns", "context")), order, "context"),
         ),
-        by_domain=arranged(_rows_of(reader, DOMAINS, judge), order, "turns", "model"),
-        basics=arranged(_rows_of(reader, BASICS, judge), order, "turns", "model"),
+        by_domain=arranged(_rows_of(reader, sql.DOMAINS, judge), order, "turns", "model"),
+        basics=arranged(_rows_of(reader, sql.BASICS, judge), order, "turns", "model"),
         matrix=tabled(people, cells, ("simulated", "turns", "model", "receiver")) if turns else [],
         effects=_effects(people, cells),
         points=_points(cells),
         correlations=_correlations(people, cells),
         revealed=_revealed(arranged(revealed, order, "turns", "receiver", "condition"), judge),
-        grades=_rows_of(reader, GRADES, judge),
+        levels=_levels(_rows_of(reader, sql.LEVELS, judge)),
         rounds=read_rounds(reader, people, order, judge),
-        messages=read_messages(reader, order, judge),
-        published=published.read(reader, judge),
-        spend=reader.rows(SPEND),
+        messages=messages,
+        published=published.read(
+            reader, published.ours([row for row in by_sender if row["judge"] == judge], messages)
+        ),
+        reasons=reader.rows(sql.REASONS),
+        examples=arranged(_rows_of(reader, sql.EXAMPLES, judge), order, "model"),
+        spend=reader.rows(sql.SPEND),
     )
     told.headline.extend(sentences.headline(told))
     return told
@@ -122,7 +137,7 @@ def read_dialogue(reader: Reader) -> Dialogue | None:
 
 def _order(reader: Reader) -> dict[str, list[object]]:
     """Each axis in the plan's order; of judges those of reveals only, turns from few to many."""
-    columns = reader.rows(COLUMNS)
+    columns = reader.rows(sql.COLUMNS)
     order: dict[str, list[object]] = {
         name: list(dict.fromkeys(column[name] for column in columns))
         for name in ("model", "receiver", "condition", "turns", "sample")
@@ -136,17 +151,17 @@ def _order(reader: Reader) -> dict[str, list[object]]:
             if judge["kind"] == "reveal"
         )
     )
-    order["context"] = [row["context"] for row in reader.rows(CONTEXTS)]
+    order["context"] = [row["context"] for row in reader.rows(sql.CONTEXTS)]
     return order
 
 
-def _rows_of(reader: Reader, sql: str, judge: str) -> list[Row]:
-    return [row for row in reader.rows(sql) if row["judge"] == judge]
+def _rows_of(reader: Reader, query: str, judge: str) -> list[Row]:
+    return [row for row in reader.rows(query) if row["judge"] == judge]
 
 
 def _named(reader: Reader, rows: list[Row]) -> list[Row]:
     """Contexts with who is written to and why."""
-    contexts = {row["context"]: row for row in reader.rows(CONTEXTS)}
+    contexts = {row["context"]: row for row in reader.rows(sql.CONTEXTS)}
     nothing = {"recipient": "", "task": ""}
     return [{**nothing, **contexts.get(row["context"], {}), **row} for row in rows]
 
@@ -260,111 +275,9 @@ def _revealed(rows: list[Row], judge: str) -> list[Row]:
     ]  # fmt: skip
 
 
-COLUMNS = """
-SELECT c.* FROM plan_now p JOIN plan_column c USING (stem, ordinal)
-WHERE p.job = $job ORDER BY c.position
-"""
-
-CONTEXTS = """
-SELECT context, any_value(recipient) AS recipient, any_value(task) AS task
-FROM plan_now p JOIN context c USING (stem, ordinal)
-WHERE p.job = $job GROUP BY context ORDER BY context
-"""
-
-# sums over instances, from which every mean, interval and correlation follows
-INSTANCES = """
-SELECT simulated, judge, model, receiver, condition, turns, context, sender_profile AS profile,
-       count(*) AS planned, count(*) FILTER (leak_state = 'unlabelled') AS unlabelled,
-       count(leak_full) AS leak_n, sum(leak_full) AS leak_full_sum,
-       sum(leak_total) AS leak_total_sum,
-       count(leak_full_low) AS leak_defined, sum(leak_full_low) AS leak_full_low_sum,
-       sum(leak_full_high) AS leak_full_high_sum,
-       count(*) FILTER (leak_state = 'undefined') AS leak_undefined,
-       count(*) FILTER (leak_state = 'invalid') AS leak_invalid,
-       count(*) FILTER (leak_state = 'missing') AS leak_missing,
-       count(completeness) AS completeness_n, sum(completeness) AS completeness_sum,
-       count(completeness_low) AS completeness_defined,
-       sum(completeness_low) AS completeness_low_sum,
-       sum(completeness_high) AS completeness_high_sum,
-       count(*) FILTER (completeness_state = 'undefined') AS completeness_undefined,
-       count(*) FILTER (completeness_state = 'invalid') AS completeness_invalid,
-       count(*) FILTER (completeness_state = 'missing') AS completeness_missing,
-       count(leak_full + completeness) AS both_n,
-       sum(leak_full) FILTER (completeness IS NOT NULL) AS both_x,
-       sum(completeness) FILTER (leak_full IS NOT NULL) AS both_y,
-       sum(leak_full * leak_full) FILTER (completeness IS NOT NULL) AS both_xx,
-       sum(completeness * completeness) FILTER (leak_full IS NOT NULL) AS both_yy,
-       sum(leak_full * completeness) AS both_xy
-FROM dialogue_instance WHERE job = $job
-GROUP BY simulated, judge, model, receiver, condition, turns, context, sender_profile
-ORDER BY ALL
-"""
-
-COVERAGE = """
-SELECT simulated, turns, model, receiver, condition, count(*) AS planned,
-       count(*) FILTER (status = 'done') AS done, count(*) FILTER (status = 'open') AS open,
-       count(*) FILTER (status = 'missing') AS missing,
-       count(*) FILTER (ended = 'full') AS full, count(*) FILTER (ended = 'early') AS early,
-       count(*) FILTER (ended = 'broken') AS broken, avg(rounds) FILTER (sound) AS rounds
-FROM dialogue_cell WHERE job = $job
-GROUP BY simulated, turns, model, receiver, condition ORDER BY ALL
-"""
-
-# over attributes of all conditions together, by label set
-DOMAINS = """
-SELECT simulated, judge, turns, model, domain,
-       sum(fully) FILTER (label_set = 'inappropriate')::BIGINT AS leaks,
-       sum(known) FILTER (label_set = 'inappropriate')::BIGINT AS leaks_known,
-       sum(fully) FILTER (label_set = 'necessary')::BIGINT AS told,
-       sum(known) FILTER (label_set = 'necessary')::BIGINT AS told_known,
-       sum(fully) FILTER (label_set = 'ambiguous')::BIGINT AS unsettled,
-       sum(known) FILTER (label_set = 'ambiguous')::BIGINT AS unsettled_known
-FROM dialogue_by_domain WHERE job = $job
-GROUP BY simulated, judge, turns, model, domain ORDER BY domain
-"""
-
-BASICS = """
-SELECT simulated, judge, turns, model, basics, sum(instances)::BIGINT AS instances,
-       sum(inappropriate)::BIGINT AS inappropriate,
-       sum(leak_full * instances) / nullif(sum(instances), 0) AS leak
-FROM dialogue_basics WHERE job = $job
-GROUP BY simulated, judge, turns, model, basics ORDER BY basics <> 'exact', basics
-"""
-
-REVEALED = """
-SELECT simulated, judge, turns, receiver, condition, receiver_profile AS profile,
-       count(*) AS planned, count(reveal_full) AS known, sum(reveal_full) AS reveal_full_sum,
-       sum(reveal_total) AS reveal_total_sum
-FROM dialogue_receiver WHERE job = $job
-GROUP BY simulated, judge, turns, receiver, condition, receiver_profile ORDER BY ALL
-"""
-
-# what the transcript says of an attribute, against the strongest that any single message does
-GRADES = """
-SELECT simulated, judge, speaker, turns, transcript, unioned, count(*) AS attributes
-FROM (SELECT simulated, judge, speaker, turns, column_id, item, digest, attribute,
-             any_value(degree) FILTER (level = 'transcript') AS transcript,
-             any_value(degree) FILTER (level = 'union') AS unioned
-      FROM dialogue_degree WHERE job = $job AND level <> 'turn' AND degree <> 'missing'
-      GROUP BY ALL)
-WHERE transcript IS NOT NULL AND unioned IS NOT NULL
-GROUP BY ALL ORDER BY speaker DESC, turns
-"""
-
-# labels may have been asked for by another job
-SPEND = """
-SELECT simulated, part, model,
-       count(*) AS requests, count(*) FILTER (kind = 'failed') AS failed,
-       sum(coalesce(input, 0))::BIGINT AS input_tokens,
-       sum(coalesce(cached, 0))::BIGINT AS cached_tokens,
-       sum(coalesce(output, 0))::BIGINT AS output_tokens, sum(usd) AS usd,
-       coalesce(bool_and(usd IS NOT NULL OR coalesce(input, 0) + coalesce(output, 0) = 0), false)
-           AND count(usd) > 0 AS usd_complete
-FROM (SELECT * EXCLUDE (simulated), coalesce(simulated, false) AS simulated,
-             CASE WHEN starts_with(role, 'judge') THEN 'judge' ELSE role END AS part
-      FROM sending
-      WHERE job = $job OR (role = 'labeller' AND job IN (
-          SELECT label_job FROM label_rule_now WHERE job = $job AND label_job <> '')))
-GROUP BY simulated, part, model
-ORDER BY list_position(['sender', 'receiver', 'judge', 'labeller'], part), part, model
-"""
+def _levels(rows: list[Row]) -> list[Row]:
+    """Of attributes that transcript or turns call disclosed: how many they grade alike."""
+    for row in rows:
+        row["disclosed"] = row["alike"] + row["turns_more"] + row["transcript_more"]
+        row["agreement"] = row["alike"] / row["disclosed"] if row["disclosed"] else None
+    return rows

@@ -9,9 +9,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from leakgrid.reports.dialogue_marks import (
+    cross,
+    dot,
+    doubt,
+    ellipse,
+    hue,
+    legend,
+    line,
+    place_legend,
+    plain,
+)
 from leakgrid.reports.dialogue_sums import grouped
 from leakgrid.reports.figures import (
-    COLOURS,
     HEAT,
     INK,
     MARKERS,
@@ -23,16 +33,45 @@ from leakgrid.reports.figures import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from leakgrid.reports.dialogue import Dialogue
 
-ABREAST = 4
-"""Names in a row of a legend."""
 PANELS = 3
 """Panels side by side."""
-SENDERS = (*COLOURS, "#4f6d7a", "#a23b3b", "#3b5ba2", "#6b6b6b")
+ALT = {
+    "leak-against-completeness": (
+        "Leakage against completeness by sender",
+        "Scatter plot with ellipses; the table of senders below it holds the means.",
+    ),
+    "by-condition": (
+        "Leakage and completeness by sender and prompt condition",
+        "Points with intervals; the folded table of the section holds the same numbers.",
+    ),
+    "turns": (
+        "Leakage and completeness by sender and number of rounds",
+        "Points with intervals; the table of senders holds the same numbers.",
+    ),
+    "per-round": (
+        "Leakage of single rounds by sender and prompt condition",
+        "Lines; the folded table of rounds holds the same numbers.",
+    ),
+    "cumulative": (
+        "Leakage up to each round by sender and prompt condition",
+        "Lines; the folded table of rounds holds the same numbers.",
+    ),
+    "matrix-leak": (
+        "Leakage by sender and receiver",
+        "Heat map; the folded table below it holds the same numbers.",
+    ),
+    "matrix-completeness": (
+        "Completeness by sender and receiver",
+        "Heat map; the folded table below it holds the same numbers.",
+    ),
+    "violation": (
+        "Violation by number of tasks and of samples",
+        "Lines; the table of violations below it holds the numbers over samples.",
+    ),
+}
+"""Title and description of every chart for those who cannot see it."""
 
 
 def charts(told: Dialogue, simulated: str) -> dict[str, str]:
@@ -73,17 +112,17 @@ def leak_against_completeness(told: Dialogue, simulated: str) -> str:
                     and row["leak"] is not None
                     and row["completeness"] is not None
                 ]
-                top = max([top, *(y for _, y in points), *_ellipse(axes, points, _hue(number))])
+                top = max([top, *(y for _, y in points), *ellipse(axes, points, hue(number))])
             for row in told.by_sender:
                 if (row["judge"], row["turns"]) == (told.judge, setting):
-                    _cross(axes, row, models.index(row["model"]))
-            _plain(axes, "both")
+                    cross(axes, row, models.index(row["model"]))
+            plain(axes, "both")
             axes.set_title(_setting(setting), loc="left", fontsize=8.5)
             axes.set_xlabel("completeness, % of necessary attributes")
             axes.set_xlim(0, 100)
             axes.set_ylim(0, min(100.0, max(1.0, 1.08 * top)))
         grid[0][0].set_ylabel("leakage, % of inappropriate attributes")
-        _legend(figure, told, models, _doubt(told.by_sender))
+        legend(figure, told, models, doubt(told.by_sender))
         return _svg(figure, simulated)
 
 
@@ -146,18 +185,18 @@ def rounds(told: Dialogue, simulated: str, what: str) -> str:
                     if (row["model"], row["condition"]) == (model, conditions[number])
                     and row[what]["value"] is not None
                 ]
-                _line(axes, [r["round"] for r in rows], [r[what] for r in rows], place,
+                line(axes, [r["round"] for r in rows], [r[what] for r in rows], place,
                       0.08 * (place - (len(models) - 1) / 2))  # fmt: skip
-            _plain(axes, "y")
+            plain(axes, "y")
             axes.set_title(_short(str(conditions[number])), loc="left", fontsize=8.5)
             axes.set_xticks(range(1, told.turns + 1))
-            axes.set_ylim(bottom=0)
             if number >= len(conditions) - across:
                 axes.set_xlabel("round")
         word = "leakage up to this round, %" if what == "cumulative" else "leakage of the round, %"
         for row in grid:
             row[0].set_ylabel(word)
-        _legend(figure, told, models, hollow=False)
+        grid[0][0].set_ylim(bottom=0)
+        legend(figure, told, models, hollow=False)
         return _svg(figure, simulated)
 
 
@@ -222,20 +261,20 @@ def violation(told: Dialogue, simulated: str) -> str:
                 axes[0].plot(
                     [row["tasks"] for row in tasks],
                     [100 * row["violation_full"] for row in tasks],
-                    color=_hue(place), linewidth=1.3,
+                    color=hue(place), linewidth=1.3,
                 )  # fmt: skip
                 rows = [row for row in known if (row["model"], row["condition"]) == here]
-                _line(axes[1], [r["n"] for r in rows], [r["violation_full"] for r in rows], place,
+                line(axes[1], [r["n"] for r in rows], [r["violation_full"] for r in rows], place,
                       0.06 * (place - (len(models) - 1) / 2))  # fmt: skip
             for side in axes:
-                _plain(side, "y")
-                side.set_ylim(bottom=0)
+                plain(side, "y")
                 side.set_title(_short(str(condition)), loc="left", fontsize=8.5)
             axes[0].set_ylabel("violation, %")
             axes[1].set_xticks(range(1, most + 1))
+        grid[0][0].set_ylim(bottom=0)
         grid[-1][0].set_xlabel(f"tasks of a profile (all {most} samples)")
         grid[-1][1].set_xlabel("samples (all tasks)")
-        _legend(figure, told, models, hollow=False)
+        legend(figure, told, models, hollow=False)
         return _svg(figure, simulated)
 
 
@@ -264,141 +303,28 @@ def _lanes(
                 for row in rows:
                     y = models.index(row["model"]) + (number - (len(parts) - 1) / 2) * step
                     for axes, measure in zip(pair, ("leak_full", "completeness"), strict=True):
-                        _dot(axes, row, measure, y, number)
+                        dot(axes, row, measure, y, number)
             for axes, word in zip(pair, ("leakage (full)", "completeness"), strict=True):
                 axes.set_title(f"{word} · {title(panel)}", loc="left", fontsize=8.5)
                 axes.set_yticks(range(len(models)), [_short(name) for name in models])
                 axes.set_ylim(len(models) - 0.5, -0.5)
-                axes.set_xlim(left=0)
-                _plain(axes, "x")
+                plain(axes, "x")
                 axes.spines["left"].set_visible(False)
                 axes.tick_params(left=False)
                 for edge in range(1, len(models)):
                     axes.axhline(edge - 0.5, color=INK, alpha=0.08, linewidth=0.6)
+        # limits last: they end the scaling to what is drawn, for all panels that share an axis
+        for axes in grid[-1]:
+            axes.set_xlim(left=0)
         grid[-1][0].set_xlabel("% of inappropriate attributes")
         grid[-1][1].set_xlabel("% of necessary attributes")
         handles: list[Any] = [
-            Line2D([], [], color=_hue(i), marker=MARKERS[i % len(MARKERS)], markersize=4.6,
+            Line2D([], [], color=hue(i), marker=MARKERS[i % len(MARKERS)], markersize=4.6,
                    linewidth=1.4, label=_short(part))
             for i, part in enumerate(parts)
         ]  # fmt: skip
-        _place_legend(figure, handles, _doubt(every))
+        place_legend(figure, handles, doubt(every))
         return _svg(figure, simulated)
-
-
-def _dot(axes: Axes, row: Row, measure: str, y: float, number: int) -> None:
-    """One estimate as a point with its bar; a faint bar for the bounds of marked groups."""
-    about = "completeness" if measure == "completeness" else "leak"
-    colour, found = _hue(number), row[measure]
-    if row["marked"] and row[f"{about}_low"] is not None:
-        axes.plot(
-            [100 * row[f"{about}_low"], 100 * row[f"{about}_high"]], [y, y], color=colour,
-            alpha=0.25, linewidth=5, solid_capstyle="butt",
-        )  # fmt: skip
-    if found["value"] is None:
-        axes.text(0.5, y, "no known value", va="center", fontsize=6.5, color=INK, alpha=0.7)
-        return
-    if found["lo"] is not None:
-        axes.plot([100 * found["lo"], 100 * found["hi"]], [y, y], color=colour, linewidth=1.4)
-    axes.plot(
-        [100 * found["value"]], [y], marker=MARKERS[number % len(MARKERS)], markersize=4.6,
-        color=colour, markerfacecolor="none" if row["marked"] else colour, linestyle="none",
-    )  # fmt: skip
-
-
-def _cross(axes: Axes, row: Row, number: int) -> None:
-    """A sender's means with both intervals."""
-    x, y = row["completeness"], row["leak_full"]
-    if x["value"] is None or y["value"] is None:
-        return
-    line: dict[str, Any] = {"color": _hue(number), "linewidth": 1.1}
-    if x["lo"] is not None:
-        axes.plot([100 * x["lo"], 100 * x["hi"]], [100 * y["value"]] * 2, **line)
-    if y["lo"] is not None:
-        axes.plot([100 * x["value"]] * 2, [100 * y["lo"], 100 * y["hi"]], **line)
-    axes.plot(
-        [100 * x["value"]], [100 * y["value"]], marker=MARKERS[number % len(MARKERS)],
-        markersize=6, color=_hue(number), linestyle="none",
-        markerfacecolor="none" if row["marked"] else _hue(number),
-    )  # fmt: skip
-
-
-def _ellipse(axes: Axes, points: list[tuple[float, float]], colour: str) -> list[float]:
-    """Small dots and, of three or more, one standard deviation around them; returns its top."""
-    import numpy as np
-    from matplotlib.patches import Ellipse
-
-    if points:
-        axes.plot(*zip(*points, strict=True), marker=".", markersize=3, color=colour, alpha=0.5,
-                  linestyle="none")  # fmt: skip
-    if len(points) < 3:
-        return []
-    array = np.asarray(points)
-    spread, turned = np.linalg.eigh(np.cov(array.T))
-    reach = np.sqrt(np.maximum(spread, 0))
-    angle = math.degrees(math.atan2(turned[1, 1], turned[0, 1]))
-    centre = array.mean(axis=0)
-    axes.add_patch(
-        Ellipse(
-            (float(centre[0]), float(centre[1])), 2 * float(reach[1]), 2 * float(reach[0]),
-            angle=angle, facecolor=colour, alpha=0.14, edgecolor=colour, linewidth=0.8,
-        )
-    )  # fmt: skip
-    return [float(centre[1] + math.hypot(*(turned[1] * reach)))]
-
-
-def _line(axes: Axes, x: list[int], found: list[Row], number: int, shift: float) -> None:
-    """A line with a bar at each point, a little beside its place so that bars do not overlap."""
-    places = [value + shift for value in x]
-    axes.plot(places, [100 * one["value"] for one in found], color=_hue(number), linewidth=1.2,
-              marker=MARKERS[number % len(MARKERS)], markersize=3.6)  # fmt: skip
-    for place, one in zip(places, found, strict=True):
-        if one["lo"] is not None:
-            axes.plot([place, place], [100 * one["lo"], 100 * one["hi"]], color=_hue(number),
-                      linewidth=0.9, alpha=0.7)  # fmt: skip
-
-
-def _plain(axes: Axes, grid: Any) -> None:
-    axes.grid(axis=grid, color=INK, alpha=0.12, linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _legend(figure: Figure, told: Dialogue, models: list[str], hollow: bool) -> None:
-    """Senders by colour and mark, above the panels; beside real ones simulated ones say so."""
-    from matplotlib.lines import Line2D
-
-    fakes = {row["model"] for row in told.by_sender if row["simulated"]}
-    some = any(not row["simulated"] for row in told.by_sender)
-    handles: list[Any] = [
-        Line2D([], [], color=_hue(i), marker=MARKERS[i % len(MARKERS)], markersize=4.6,
-               linewidth=1.4, label=_short(model) + (" (simulated)" if some and model in fakes
-                                                      else ""))
-        for i, model in enumerate(models)
-    ]  # fmt: skip
-    _place_legend(figure, handles, hollow)
-
-
-def _place_legend(figure: Figure, handles: list[Any], hollow: bool) -> None:
-    from matplotlib.lines import Line2D
-
-    if hollow:
-        handles.append(
-            Line2D([], [], color=INK, marker="o", markersize=4.6, markerfacecolor="none",
-                   linestyle="none", label="hollow: over 2 % not known")
-        )  # fmt: skip
-    figure.legend(
-        handles=handles, loc="outside upper left", ncols=min(ABREAST, len(handles)),
-        frameon=False, fontsize=8,
-    )  # fmt: skip
-
-
-def _doubt(rows: Sequence[Row]) -> bool:
-    return any(row["marked"] for row in rows)
-
-
-def _hue(number: int) -> str:
-    return SENDERS[number % len(SENDERS)]
 
 
 def _models(told: Dialogue) -> list[str]:

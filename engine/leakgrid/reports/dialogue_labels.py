@@ -28,7 +28,7 @@ class Labels:
 
 def read_labels(reader: Reader) -> Labels:
     """The labels of a dialogue job; raises nothing where there are none."""
-    rule = reader.one("FROM label_rule_now WHERE job = $job")
+    rule = reader.one(RULE)
     if rule:
         weights = rule["weights"] or {}
         rule["weights"] = ", ".join(f"{name} {value:g}" for name, value in weights.items())
@@ -51,6 +51,12 @@ def read_thresholds(reader: Reader, values: str) -> list[Row]:
     return reader.rows(f"WITH valued AS ({values}), level (threshold) AS (VALUES {levels}) {SETS}")
 
 
+RULE = """
+SELECT coalesce(r.label_job, '') AS label_job, r.weights, r.threshold,
+       coalesce(r.basics, 'exact') AS basics
+FROM plan_now p JOIN label_rule r USING (stem, ordinal) WHERE p.job = $job
+"""
+
 COUNTS = """
 SELECT count(*) AS contexts, count(*) FILTER (labelled) AS labelled,
        count(*) FILTER (labelled AND kept) AS kept,
@@ -69,10 +75,10 @@ SELECT count(*) AS contexts, count(*) FILTER (labelled) AS labelled,
 FROM label_count c WHERE job = $job
 """
 
-VALUES = """
+VALUES = f"""
 SELECT profile, context, value_necessary, value_inappropriate,
        CASE r.basics WHEN 'compat' THEN basic_compat ELSE basic_exact END AS left_out
-FROM label l JOIN label_rule_now r USING (job) WHERE l.job = $job AND labelled
+FROM label CROSS JOIN ({RULE}) r WHERE job = $job AND labelled
 """
 
 # the rule of the view label: the larger of two that reach the threshold, ambiguous where equal

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leakgrid.outcomes import StoreError
+from leakgrid.reports.messages import Messages
 from leakgrid.reports.published import normal, spellings
 from leakgrid.reports.rows import Reader, Row
 
@@ -26,11 +27,38 @@ class Published:
     aside: list[Row]
 
 
-def read(reader: Reader, judge: str, path: Path = PUBLISHED) -> Published:
-    """Figures of the job's own setting: dialogues or single messages.
+def ours(senders: list[Row], messages: Messages) -> list[Row]:
+    """What of our own can stand beside a published figure, of real senders.
 
-    ``ours`` holds leakage (or violation) and completeness of the same sender, None where it has
-    no such column. Raises StoreError for a file that cannot be read.
+    Loose Lips tells means over all prompts of long dialogues; CIMemories its plainest prompt, at
+    five samples (or as many as we have).
+    """
+    real = [row for row in messages.rates if row["condition"] == "base" and not row["simulated"]]
+    n = min(5, max((row["n"] for row in real), default=0))
+    return [
+        {
+            "setting": "dialogue", "model": row["model"],
+            "place": f"all conditions, {row['turns']} rounds",
+            "leak": row["leak_full"]["value"], "completeness": row["completeness"]["value"],
+            "marked": row["marked"],
+        }
+        for row in senders
+        if row["turns"] > 1 and not row["simulated"]
+    ] + [
+        {
+            "setting": "message", "model": row["model"], "place": f"base, n = {n}",
+            "leak": row["violation_full"]["value"], "completeness": row["completeness"]["value"],
+            "marked": row["violation_full_profiles"] < row["profiles"],
+        }
+        for row in real
+        if row["n"] == n
+    ]  # fmt: skip
+
+
+def read(reader: Reader, ours: list[Row], path: Path = PUBLISHED) -> Published:
+    """Figures of the job's own setting beside rows of ``ours``.
+
+    Raises StoreError for a file that cannot be read.
     """
     nothing = Published(source="", rows=[], notes=[], aside=[])
     models = {row["model"]: row["provider_model"] or "" for row in reader.rows(MODELS)}
@@ -61,7 +89,6 @@ def read(reader: Reader, judge: str, path: Path = PUBLISHED) -> Published:
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is not a list of published figures: {error!r}") from error
     known = {name for figure in rows for name in figure["names"]}
-    ours = [row for row in reader.rows(OURS) if row["judge"] == judge]
     found = [
         {
             **{name: value for name, value in figure.items() if name != "names"},
@@ -92,16 +119,4 @@ FROM (SELECT DISTINCT job, model, stem, ordinal FROM cell WHERE job = $job AND N
 LEFT JOIN call k ON k.stem = c.stem AND k.ordinal = c.ordinal AND k.role = 'sender'
 LEFT JOIN response_now a ON a.key = k.key AND NOT coalesce(a.simulated, false)
 GROUP BY c.model ORDER BY c.model
-"""
-
-# Loose Lips tells its means at six rounds; CIMemories its plainest prompt at five samples
-OURS = """
-SELECT 'dialogue' AS setting, judge, model, 'all conditions, ' || turns || ' rounds' AS place,
-       leak_full AS leak, completeness, leak_instances AS n, marked
-FROM dialogue_by_sender WHERE job = $job AND NOT simulated AND turns > 1
-UNION ALL
-SELECT 'message', judge, model, condition || ', n = ' || n, violation_full, completeness,
-       violation_profiles, 50 * (profiles - violation_profiles) > profiles
-FROM message_rate WHERE job = $job AND NOT simulated AND condition = 'base'
-ORDER BY setting, model, n
 """

@@ -43,9 +43,7 @@ def read_rounds(
         apart = _overlaps(reader.rows(APART), order, judge) if samples > 1 else []
     return Rounds(
         by_sender=_rounds(people, cells, ("simulated", "turns", "model", "round")),
-        by_condition=_rounds(
-            people, cells, ("simulated", "turns", "model", "condition", "round")
-        ),
+        by_condition=_rounds(people, cells, ("simulated", "turns", "model", "condition", "round")),
         same=same,
         apart=apart,
         samples=samples,
@@ -80,9 +78,7 @@ def _rounds(people: People, cells: list[Row], by: tuple[str, ...]) -> list[Row]:
     return sorted(found, key=lambda row: row["turns"])
 
 
-def _overlaps(
-    rows: list[Row], order: Mapping[str, Sequence[object]], judge: str
-) -> list[Row]:
+def _overlaps(rows: list[Row], order: Mapping[str, Sequence[object]], judge: str) -> list[Row]:
     mine = arranged([row for row in rows if row["judge"] == judge], order, "model", "condition")
     for row in mine:
         either = row["leaked_short"] + row["leaked_round_1"] - row["leaked_both"]

@@ -173,10 +173,10 @@ def arranged(rows: Iterable[Row], order: Mapping[str, Sequence[Any]], *names: st
 @cache
 def _tail(profiles: int) -> float:
     """The share of draws beyond each end of a 95 % interval over so many profiles."""
-    from scipy.stats import norm, t
+    # not scipy.stats, which takes seconds to import
+    from scipy.special import ndtr, stdtrit
 
-    reach = math.sqrt(profiles / (profiles - 1)) * t.ppf(0.975, profiles - 1)
-    return float(norm.cdf(-reach))
+    return float(ndtr(-math.sqrt(profiles / (profiles - 1)) * stdtrit(profiles - 1, 0.975)))
 
 
 def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leakgrid.outcomes import StoreError
-from leakgrid.reports import contents, figures, muppet, muppet_figures, scatter, splits
+from leakgrid.reports import (
+    contents,
+    dialogue_figures,
+    figures,
+    muppet,
+    muppet_figures,
+    scatter,
+    splits,
+)
 from leakgrid.reports.contents import Contents
 from leakgrid.reports.judge_record import FOLDER
 from leakgrid.reports.rows import file_stem as file_stem
@@ -158,6 +166,8 @@ def _charts(told: Contents) -> dict[str, str]:
         charts["parties"] = muppet_figures.parties(
             extra.arms, told.order, told.judge, told.simulated
         )
+    if told.dialogue is not None:
+        charts |= dialogue_figures.charts(told.dialogue, told.simulated)
     return charts
 
 
@@ -175,6 +185,9 @@ def command(told: Contents) -> str:
 def _alt(name: str, told: Contents) -> tuple[str, str]:
     """(title, description) of a chart for those who cannot see it."""
     word = {"all": "Simulated. ", "some": "Partly simulated. "}.get(told.simulated, "")
+    if told.dialogue is not None:
+        title, text = dialogue_figures.ALT[name]
+        return f"{word}{title}", text
     if name == "leak-rates":
         rows = [row for row in told.totals if row["judge"] == told.judge]
         points = "; ".join(

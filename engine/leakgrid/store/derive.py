@@ -92,51 +92,60 @@ def load(
     """
     relations = {stream: _complete(stream, rows)}
     if stream == "runs":
-        relations |= _plan_lists(rows)
+        relations |= _plan_lists(relations[stream])
     for name, relation in relations.items():
         connection.register(name, relation)
     try:
         for table, select in selects()[stream].items():
             done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
-            counts[table] = counts.get(table, 0) + (int(done[0]) if done else 0)
+            if done and done[0]:
+                counts[table] = counts.get(table, 0) + int(done[0])
     finally:
         for name in relations:
             connection.unregister(name)
 
 
 def _plan_lists(rows: pa.Table) -> dict[str, pa.Table]:
-    """The long lists of plans as tables named plan_<list>, each row with its plan's place."""
+    """Rows of ``runs`` without the long lists of their plans, and these as plan_<list>.
+
+    Each listed row has its plan's place. DuckDB would need many times a list's size to read it.
+    """
     import orjson
     import pyarrow as pa
 
     kinds = {"basic": pa.bool_(), "necessary": pa.float64(), "inappropriate": pa.float64()}
-    tables: dict[str, list[pa.Table]] = {}
-    for key, names in PLAN_LISTS.items():
-        fields = [("stem", pa.string()), ("ordinal", pa.int64())]
-        fields += [(name, kinds.get(name, pa.string())) for name in names]
-        tables[key] = [pa.schema(fields).empty_table()]
-    plans = rows.select(["event", "stem", "ordinal", "payload"]).to_pylist()
-    for plan in plans:
-        if plan["event"] != "plan":
-            continue
+    schemas = {
+        key: pa.schema(
+            [
+                *(("stem", pa.string()), ("ordinal", pa.int64())),
+                *((name, kinds.get(name, pa.string())) for name in names),
+            ]
+        )
+        for key, names in PLAN_LISTS.items()
+    }
+    parts = {key: [schema.empty_table()] for key, schema in schemas.items()}
+    events = rows.column("event").to_pylist()
+    payloads = rows.column("payload").to_pylist()
+    for number, event in enumerate(events):
         try:
-            payload = orjson.loads(plan["payload"] or "{}")
+            plan = orjson.loads(payloads[number] or "") if event == "plan" else {}
         except orjson.JSONDecodeError:
             continue
-        for key, (empty,) in ((key, parts[:1]) for key, parts in tables.items()):
-            listed = payload.get(key) or []
-            columns: list[Any] = [[plan["stem"]] * len(listed), [plan["ordinal"]] * len(listed)]
-            columns += [[row[place] for row in listed] for place in range(len(PLAN_LISTS[key]))]
-            tables[key].append(
-                pa.Table.from_arrays(
-                    [
-                        pa.array(column, field.type)
-                        for column, field in zip(columns, empty.schema, strict=True)
-                    ],
-                    schema=empty.schema,
-                )
+        if not PLAN_LISTS.keys() & plan:
+            continue
+        stem, ordinal = rows.column("stem")[number].as_py(), rows.column("ordinal")[number].as_py()
+        for key, names in PLAN_LISTS.items():
+            listed = plan.pop(key, None) or []
+            columns: list[list[Any]] = [[stem] * len(listed), [ordinal] * len(listed)]
+            columns += [[row[place] for row in listed] for place in range(len(names))]
+            parts[key].append(
+                pa.table(dict(zip(schemas[key].names, columns, strict=True)), schema=schemas[key])
             )
-    return {f"plan_{key}": pa.concat_tables(parts) for key, parts in tables.items()}
+        payloads[number] = orjson.dumps(plan).decode()
+    light = rows.set_column(
+        rows.column_names.index("payload"), "payload", pa.array(payloads, pa.string())
+    )
+    return {"runs": light, **{f"plan_{key}": pa.concat_tables(held) for key, held in parts.items()}}
 
 
 def _complete(stream: str, rows: pa.Table) -> pa.Table:

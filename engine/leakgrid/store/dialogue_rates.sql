@@ -3,11 +3,9 @@
 -- or unlabelled. Bounds are means over all instances with a set, what is unknown taken as
 -- undisclosed and as disclosed. *_kept: only contexts where neither set is empty, as released.
 
--- One row a group; grouped_by names the grouping and columns that are no part of it are NULL: 'pair'
--- (sender x receiver x condition), 'sample' (pair, each simulation apart), 'matrix' (sender x
--- receiver), 'sender', 'sender x condition', 'sender x context' (by condition), 'receiver',
--- 'receiver x condition', 'condition' and 'context'. All are apart by turns and judge
-CREATE OR REPLACE VIEW dialogue_rate AS
+-- One row a group; grouped_by names the grouping, columns that are no part of it are NULL. All are
+-- apart by turns and judge. The views below show one grouping each
+CREATE OR REPLACE VIEW dialogue_grouped AS
 SELECT job, simulated, judge, model, receiver, defence, condition, turns, sample, context,
        CASE grouping(model, receiver, condition, sample, context)
             WHEN 3 THEN 'pair' WHEN 1 THEN 'sample' WHEN 7 THEN 'matrix' WHEN 15 THEN 'sender'
@@ -47,10 +45,42 @@ GROUP BY GROUPING SETS (
     (job, simulated, judge, defence, turns, condition),
     (job, simulated, judge, defence, turns, context));
 
--- how far attributes were disclosed by label set and sensitive domain (grouped_by = 'domain') or life
--- event (grouped_by = 'event'), attributes of all instances together. Invalid instances are left out of known: in a broken dialogue only what
--- was disclosed is known, which would push the rates up
-CREATE OR REPLACE VIEW dialogue_by_domain AS
+-- sender x receiver x condition
+CREATE OR REPLACE VIEW dialogue_rate AS
+SELECT * EXCLUDE (grouped_by, sample, context) FROM dialogue_grouped WHERE grouped_by = 'pair';
+-- the same, each simulation apart
+CREATE OR REPLACE VIEW dialogue_by_sample AS
+SELECT * EXCLUDE (grouped_by, context) FROM dialogue_grouped WHERE grouped_by = 'sample';
+-- sender x receiver, over all conditions
+CREATE OR REPLACE VIEW dialogue_matrix AS
+SELECT * EXCLUDE (grouped_by, condition, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'matrix';
+CREATE OR REPLACE VIEW dialogue_by_sender AS
+SELECT * EXCLUDE (grouped_by, receiver, condition, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'sender';
+CREATE OR REPLACE VIEW dialogue_by_sender_condition AS
+SELECT * EXCLUDE (grouped_by, receiver, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'sender x condition';
+CREATE OR REPLACE VIEW dialogue_by_sender_context AS
+SELECT * EXCLUDE (grouped_by, receiver, sample) FROM dialogue_grouped
+WHERE grouped_by = 'sender x context';
+CREATE OR REPLACE VIEW dialogue_by_receiver AS
+SELECT * EXCLUDE (grouped_by, model, condition, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'receiver';
+CREATE OR REPLACE VIEW dialogue_by_receiver_condition AS
+SELECT * EXCLUDE (grouped_by, model, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'receiver x condition';
+CREATE OR REPLACE VIEW dialogue_by_condition AS
+SELECT * EXCLUDE (grouped_by, model, receiver, sample, context) FROM dialogue_grouped
+WHERE grouped_by = 'condition';
+CREATE OR REPLACE VIEW dialogue_by_context AS
+SELECT * EXCLUDE (grouped_by, model, receiver, condition, sample) FROM dialogue_grouped
+WHERE grouped_by = 'context';
+
+-- how far attributes were disclosed by label set and sensitive domain or life event, attributes of
+-- all instances together. Invalid instances are no part of what is known: of a broken dialogue
+-- only what was disclosed is, which would push the rates up
+CREATE OR REPLACE VIEW dialogue_attribute_grouped AS
 WITH judged AS (
     SELECT d.*, CASE d.label_set WHEN 'necessary' THEN i.completeness_valid
                                  WHEN 'inappropriate' THEN i.leak_valid
@@ -59,7 +89,8 @@ WITH judged AS (
     WHERE d.headline AND d.speaker = 'sender' AND d.label_set IS NOT NULL
 )
 SELECT job, simulated, judge, model, defence, condition, turns, label_set, domain, event,
-       CASE grouping(domain) WHEN 0 THEN 'domain' ELSE 'event' END AS grouped_by, count(*) AS planned,
+       CASE grouping(domain) WHEN 0 THEN 'domain' ELSE 'event' END AS grouped_by,
+       count(*) AS planned,
        count(*) FILTER (valid AND degree IN ('full', 'partial', 'none')) AS known,
        count(*) FILTER (valid AND degree = 'full') AS fully,
        count(*) FILTER (valid AND degree = 'partial') AS partly,
@@ -72,6 +103,11 @@ GROUP BY GROUPING SETS (
     (job, simulated, judge, model, defence, condition, turns, label_set, domain),
     (job, simulated, judge, model, defence, condition, turns, label_set, event));
 
+CREATE OR REPLACE VIEW dialogue_by_domain AS
+SELECT * EXCLUDE (event, grouped_by) FROM dialogue_attribute_grouped WHERE grouped_by = 'domain';
+CREATE OR REPLACE VIEW dialogue_by_event AS
+SELECT * EXCLUDE (domain, grouped_by) FROM dialogue_attribute_grouped WHERE grouped_by = 'event';
+
 -- the leak with each reading of which attributes are basic (name, address, sex, age) and therefore
 -- never inappropriate: exact keys, compat (keys that contain such a word, as released), or none
 CREATE OR REPLACE VIEW dialogue_basics AS
@@ -79,7 +115,8 @@ WITH counted AS (
     SELECT d.job, d.simulated, d.judge, d.model, d.defence, d.condition, d.turns, b.basics,
            d.column_id, d.item, d.digest, d.status,
            coalesce(d.ended IN ('early', 'full'), false) AS sound, count(*) AS inappropriate,
-           count(*) FILTER (degree = 'full') AS fully, count(*) FILTER (degree = 'partial') AS partly,
+           count(*) FILTER (degree = 'full') AS fully,
+           count(*) FILTER (degree = 'partial') AS partly,
            count(*) FILTER (degree = 'unknown') AS unknown
     FROM dialogue_degree d
     JOIN (VALUES ('exact'), ('compat'), ('none')) b (basics)

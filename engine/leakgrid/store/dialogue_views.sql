@@ -183,7 +183,8 @@ SELECT stem, ordinal, judge, speaker, CASE turn WHEN 0 THEN 'transcript' ELSE 't
 FROM once
 UNION ALL
 SELECT stem, ordinal, judge, speaker, 'union' AS level, 0 AS turn, attribute,
-       CASE WHEN bool_or(degree = 'full') THEN 'full' WHEN bool_or(degree = 'partial') THEN 'partial'
+       CASE WHEN bool_or(degree = 'full') THEN 'full'
+            WHEN bool_or(degree = 'partial') THEN 'partial'
             WHEN bool_or(degree = 'unknown') THEN 'unknown' ELSE 'none' END AS degree,
        coalesce(bool_or(conflict), false) AS conflict,
        arg_max(evidence, coalesce(degree = 'full', false)::INT) AS evidence,
@@ -407,19 +408,41 @@ SELECT * EXCLUDE (speaker) FROM dialogue_disclosure WHERE speaker = 'receiver';
 -- where a judge heard turns and transcript: on how many of a speaker's attributes the union of
 -- turns says more than the transcript, and less (parts that only together make the whole)
 CREATE OR REPLACE VIEW dialogue_levels AS
-WITH grade AS (
-    SELECT *, CASE degree WHEN 'full' THEN 2 WHEN 'partial' THEN 1 WHEN 'none' THEN 0 END AS grade
-    FROM dialogue_degree WHERE level <> 'turn' AND degree <> 'missing'
+WITH heard AS (
+    SELECT * EXCLUDE (turn, asked, unknown, headline, why) FROM dialogue_hearing
+    WHERE level <> 'turn' AND status <> 'missing'
+), both_heard AS (
+    SELECT t.*, u.whole AS union_whole
+    FROM heard t JOIN heard u USING (job, judge, speaker, stem, ordinal)
+    WHERE t.level = 'transcript' AND u.level = 'union'
+), listed AS (
+    SELECT stem, ordinal, judge, speaker, attribute,
+           any_value(degree) FILTER (level = 'transcript') AS of_transcript,
+           any_value(degree) FILTER (level = 'union') AS of_union
+    FROM reveal_now WHERE level <> 'turn' GROUP BY ALL
+), graded AS (
+    SELECT h.job, h.judge, h.speaker, h.stem, h.ordinal,
+           array_position(['none', 'partial', 'full'],
+               coalesce(of_transcript, CASE WHEN h.whole THEN 'none' END)) AS by_transcript,
+           array_position(['none', 'partial', 'full'],
+               coalesce(of_union, CASE WHEN h.union_whole THEN 'none' END)) AS by_union
+    FROM both_heard h JOIN listed l USING (stem, ordinal, judge, speaker)
+), counted AS (
+    SELECT job, judge, speaker, stem, ordinal, count(*) AS listed,
+           count(*) FILTER (by_transcript = by_union) AS listed_agree,
+           count(*) FILTER (by_union > by_transcript) AS listed_union,
+           count(*) FILTER (by_union < by_transcript) AS listed_transcript
+    FROM graded GROUP BY job, judge, speaker, stem, ordinal
 )
-SELECT job, t.simulated, judge, speaker, t.model, t.receiver, t.defence, t.condition, t.turns,
-       t.sample, item, digest, column_id, count(*) AS attributes,
-       count(*) FILTER (t.grade = u.grade) AS agree,
-       count(*) FILTER (u.grade > t.grade) AS union_more,
-       count(*) FILTER (u.grade < t.grade) AS transcript_more,
-       union_more + transcript_more AS disagree, attributes - agree - disagree AS unknown
-FROM grade t JOIN grade u USING (job, judge, speaker, column_id, item, digest, attribute)
-WHERE t.level = 'transcript' AND u.level = 'union'
-GROUP BY ALL;
+SELECT job, h.simulated, judge, speaker, h.model, h.receiver, h.defence, h.condition, h.turns,
+       h.sample, h.item, h.digest, h.column_id, h.attributes,
+       coalesce(c.listed_agree, 0)
+           + CASE WHEN h.whole AND h.union_whole THEN h.attributes - coalesce(c.listed, 0)
+                  ELSE 0 END AS agree,
+       coalesce(c.listed_union, 0) AS union_more,
+       coalesce(c.listed_transcript, 0) AS transcript_more,
+       union_more + transcript_more AS disagree, h.attributes - agree - disagree AS unknown
+FROM both_heard h LEFT JOIN counted c USING (job, judge, speaker, stem, ordinal);
 
 -- how well judging went: attributes that stayed unknown, levels that were told both full and
 -- partial, hearings that are not there or not whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from leakgrid.outcomes import StoreError
 from leakgrid.store import derive
-from leakgrid.store.migrations import migrate
+from leakgrid.store.migrations import make_dialogue_views, migrate
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,7 +36,7 @@ RETRY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """New rows by table, rows that went because they were forgotten, seconds taken."""
+    """New rows by table (none: 0), rows that went because they were forgotten, seconds taken."""
 
     rows: Mapping[str, int]
     removed: int
@@ -65,7 +66,7 @@ def ingest(
     scan = scan or derive.default_scan()
     forgotten = forgotten or derive.default_forgotten()
     connection = open_file(database, patience_s)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     try:
         for setting in SETTINGS:
             connection.execute(setting)
@@ -89,6 +90,8 @@ def ingest(
                         held = 0
                 _mark(connection, stream, ends)
             removed = _remove(connection, forgotten(cache))
+            if counts["instance"]:
+                make_dialogue_views(connection)
             connection.commit()
         except BaseException:
             # an aborted transaction cannot always be rolled back by name; closing does it too

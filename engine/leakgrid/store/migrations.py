@@ -29,9 +29,16 @@ def steps() -> list[tuple[int, str]]:
 
 
 def make_views(connection: duckdb.DuckDBPyConnection) -> None:
-    """All views anew, those that others build on first."""
-    for name in ("views.sql", "dialogue_views.sql", "dialogue_rates.sql"):
-        connection.execute(read_sql(name))
+    """All views anew; those of dialogues only where some plan has any, for they take their time."""
+    connection.execute(read_sql("views.sql"))
+    if connection.execute("SELECT 1 FROM instance LIMIT 1").fetchone():
+        make_dialogue_views(connection)
+
+
+def make_dialogue_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """The views of dialogues and labels anew; they build on the others."""
+    connection.execute(read_sql("dialogue_views.sql"))
+    connection.execute(read_sql("dialogue_rates.sql"))
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, where: str, *, views: bool = True) -> None:

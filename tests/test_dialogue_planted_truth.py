@@ -1,0 +1,359 @@
+"""Simulated agents tell what is planted, and measured rates come back to it, whole engine through.
+
+A sender tells every receiver the same in a context, and in another one anew: so a sender's profile
+in a context is what intervals draw (by ``reports/dialogue_sums``, where reports draw profiles).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakgrid.providers.simulated.config import Simulated
+from leakgrid.providers.simulated.planted_dialogues import (
+    Rate,
+    planted_disclosures,
+    planted_labels,
+    planted_rate,
+)
+from leakgrid.reports.dialogue_sums import People, estimate, grouped
+from leakgrid.reports.statistics import rogan_gladen
+from tests.dialogue_cells import REAL
+from tests.dialogue_project import DialogueProject, needs_real
+from tests.project import merged
+
+pytestmark = pytest.mark.timeout(240)
+
+SENDERS = ("sim-discreet", "sim-open")
+CONDITIONS = ("pc0", "pc1", "pc2")
+TURNS = (1, 6)
+SENSITIVITY, SPECIFICITY = 0.93, 0.995
+TRUTH = {"necessary": 0.15, "inappropriate": 0.5}
+
+PLANTED: dict[str, Any] = {
+    "job": {
+        "models": list(SENDERS),
+        "conditions": list(CONDITIONS),
+        "turns": list(TURNS),
+        "judges": ["noisy", "exact"],
+    },
+    "models": {
+        "sim-judge": {"params": {"max_tokens": 20_000}},
+        "sim-exact": {"provider": "simulated", "params": {"max_tokens": 20_000}},
+    },
+    "judges": {
+        "reveal": None,
+        "noisy": {
+            "kind": "reveal", "model": "sim-judge", "batch": 75, "level": "both",
+            "speakers": "sender",
+        },
+        "exact": {"kind": "reveal", "model": "sim-exact", "batch": 150, "speakers": "sender"},
+    },
+    "simulated": {
+        "seed": 5,
+        "agents": {
+            "sim-discreet": {
+                "necessary": 0.5, "inappropriate": 0.2, "other": 0.1, "partial": 0.25,
+                "prompts": {"pc1": 0.4, "pc2": 1.5}, "necessary_prompts": {"pc2": 1.2},
+                "rounds": [0.45, 0.25, 0.12, 0.08, 0.06, 0.04], "repeats": 0.1,
+            },
+            "sim-open": {
+                "necessary": 0.7, "inappropriate": 0.4, "other": 0.2, "partial": 0.2,
+                "prompts": {"pc1": 0.5, "pc2": 1.3},
+                "rounds": [0.40, 0.25, 0.15, 0.10, 0.06, 0.04], "repeats": 0.15,
+                "truncated": 0.01,
+            },
+        },
+        "judges": {
+            "sim-judge": {
+                "reveal_sensitivity": SENSITIVITY, "reveal_specificity": SPECIFICITY,
+                "unparsable": 0.01, "missing_id": 0.02, "bad_evidence": 0.002,
+            },
+            "sim-exact": {},
+        },
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A project whose dialogues are done, and what was planted in them."""
+
+    project: DialogueProject
+    planted: Simulated
+    instances: int
+
+
+def ran(project: DialogueProject, *jobs: str, instances: int) -> Ran:
+    for job in jobs:
+        assert project.main("run", f"jobs/{job}.toml", "--quiet") == 0
+    return Ran(project, project.planted(), instances)
+
+
+def of_sample(folder: Path) -> Ran:
+    """The embedded sample, whose label file plants the truth."""
+    made = DialogueProject(folder, **merged(PLANTED, {"subset": {"instances": 40}}))
+    return ran(made, "job", instances=40)
+
+
+def of_released(folder: Path) -> Ran:
+    """The released profiles; a simulated labeller finds the labels that a coin plants."""
+    changes = {
+        "subset": {"contexts": 10, "instances": 30},
+        "labels": {"file": None, "job": "labels"},
+        "simulated": {"truth": TRUTH},
+    }
+    made = DialogueProject(folder, profiles=REAL, **merged(PLANTED, changes))
+    made.write_labels_job(subset={"contexts": 10}, simulated={"labels": None, "truth": TRUTH})
+    return ran(made, "labels", "job", instances=30)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(of_sample, id="sample"),
+        pytest.param(of_released, id="released", marks=needs_real),
+    ],
+)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    found: Ran = request.param(tmp_path_factory.mktemp("planted") / "project")
+    return found
+
+
+# --- what should be measured ---------------------------------------------------------------------
+
+
+def called(rate: Rate, *, total: bool) -> float:
+    """Share that the noisy judge calls disclosed: the told ones by its sensitivity, none by error.
+
+    What it calls disclosed by mistake it calls full.
+    """
+    told = rate.total if total else rate.full
+    return told * SENSITIVITY + (1 - rate.total) * (1 - SPECIFICITY)
+
+
+def by_round(planted: Simulated, sender: str, condition: str) -> tuple[list[float], list[float]]:
+    """Shares of inappropriate attributes that the noisy judge calls full in each round's message,
+    and in any message up to it.
+    """
+    agent = planted.agents[sender]
+    rate = planted_rate(planted, sender, condition, "inappropriate")
+    miss, silent = 1 - SENSITIVITY, SPECIFICITY
+    again = agent.repeats
+    each: list[float] = []
+    upto: list[float] = []
+    for now in range(1, len(agent.rounds) + 1):
+        full = partly = untold = 0.0
+        never_full = never_part = 0.0
+        for first, share in enumerate(agent.rounds, start=1):
+            said = 1.0 if first == now else again if first < now else 0.0
+            full += share * said
+            partly += share * said
+            # What a later message repeats has another chance to be heard.
+            later = max(0, now - first)
+            before = min(now, first - 1)
+            heard_now = first <= now
+            never_full += (
+                share
+                * silent**before
+                * (miss if heard_now else 1.0)
+                * (again * miss + (1 - again) * silent) ** later
+            )
+            never_part += share * silent**before * (again + (1 - again) * silent) ** later
+        untold = 1 - rate.full * full - rate.partial * partly
+        each.append(rate.full * full * SENSITIVITY + untold * (1 - SPECIFICITY))
+        upto.append(
+            1 - rate.full * never_full - rate.partial * never_part - (1 - rate.total) * silent**now
+        )
+    return each, upto
+
+
+def groups(world: Ran, judge: str) -> Iterator[tuple[tuple[str, str, int], list[dict[str, Any]]]]:
+    """(sender, condition, turns) with its dialogues as one judge heard them.
+
+    Their ``profile``, by which they are drawn, is the sender's profile in one context.
+    """
+    rows = world.project.rows(
+        "SELECT *, sender_profile || '/' || context AS profile FROM dialogue_instance "
+        f"WHERE job = 'job' AND judge = '{judge}' ORDER BY ALL"
+    )
+    found = grouped(rows, ("model", "condition", "turns"))
+    assert len(found) == len(SENDERS) * len(CONDITIONS) * len(TURNS)
+    for (sender, condition, turns), mine in found.items():
+        assert len(mine) == world.instances
+        yield (sender, condition, turns), mine
+
+
+def mean(rows: Sequence[dict[str, Any]], value: str) -> dict[str, Any]:
+    """value, lo and hi over the rows that have one."""
+    known = [{**row, "n": 1} for row in rows if row[value] is not None]
+    people = People(row["profile"] for row in known)
+    return estimate(people.mean(known, value, "n"))
+
+
+def dialogues(
+    world: Ran, judge: str
+) -> Iterator[tuple[dict[str, Any], dict[str, str], dict[str, str | None]]]:
+    """Each dialogue with what its sender was planted to tell, and what a judge said of it."""
+    reveals = grouped(
+        world.project.rows(
+            "SELECT stem, ordinal, attribute, degree FROM reveal "
+            f"WHERE judge = '{judge}' AND speaker = 'sender' AND turn = 0"
+        ),
+        ("stem", "ordinal"),
+    )
+    for cell in world.project.rows(
+        "SELECT i.*, c.sound, c.why FROM dialogue_instance i "
+        "JOIN dialogue_cell c USING (job, column_id, item, digest) "
+        f"WHERE i.job = 'job' AND i.judge = '{judge}' ORDER BY ALL"
+    ):
+        truth = planted_disclosures(
+            world.planted,
+            cell["model"],
+            cell["condition"],
+            cell["sender_profile"],
+            cell["context"],
+            cell["sample"],
+            cell["turns"],
+        )
+        found = reveals.get((cell["stem"], cell["ordinal"]), [])
+        yield (
+            cell,
+            {key: degree for key, (degree, _) in truth.items()},
+            {row["attribute"]: row["degree"] for row in found},
+        )
+
+
+MEASURES: dict[str, tuple[str, Callable[[Rate], float]]] = {
+    "leak_full": ("inappropriate", lambda rate: called(rate, total=False)),
+    "leak_total": ("inappropriate", lambda rate: called(rate, total=True)),
+    "completeness": ("necessary", lambda rate: called(rate, total=False)),
+}
+
+
+# --- tests ---------------------------------------------------------------------------------------
+
+
+def check(found: Sequence[tuple[dict[str, Any], float]], what: str) -> None:
+    """At least 90 % of the truths lie in their intervals, and the misses do not all lean one way.
+
+    An interval is some four standard errors wide.
+    """
+    hits = [row["lo"] <= truth <= row["hi"] for row, truth in found]
+    assert all(row["lo"] < row["hi"] for row, _ in found), what
+    assert sum(hits) >= 0.9 * len(hits), (what, found)
+    leaning = [4 * (row["value"] - truth) / (row["hi"] - row["lo"]) for row, truth in found]
+    assert abs(sum(leaning)) / math.sqrt(len(leaning)) < 4, (what, leaning)
+
+
+def test_leakage_and_completeness_come_back(world: Ran) -> None:
+    for name, (label, expected) in MEASURES.items():
+        found = []
+        for (sender, condition, turns), rows in groups(world, "noisy"):
+            rate = planted_rate(world.planted, sender, condition, label, turns)
+            found.append((mean(rows, name), expected(rate)))
+        check(found, name)
+
+
+def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
+    """What each round's message leaks, and what all rounds up to it do, repeats included."""
+    rows = world.project.rows(
+        "SELECT *, sender_profile || '/' || context AS profile FROM dialogue_round "
+        "WHERE job = 'job' AND judge = 'noisy' AND turns = 6 ORDER BY ALL"
+    )
+    curves = {
+        (sender, condition): by_round(world.planted, sender, condition)
+        for sender in SENDERS
+        for condition in CONDITIONS
+    }
+    found: dict[str, list[tuple[dict[str, Any], float]]] = {"each": [], "upto": []}
+    # Conditions together: by the last rounds too little is told to part it further.
+    for (sender, number), mine in grouped(rows, ("model", "round")).items():
+        known = [row for row in mine if row["leak_full"] is not None]
+        assert len(known) > 0.8 * len(mine)
+        for place, (name, value) in enumerate(
+            (("each", "leak_full"), ("upto", "cumulative_leak_full"))
+        ):
+            truths = [curves[sender, row["condition"]][place][number - 1] for row in known]
+            found[name].append((mean(known, value), sum(truths) / len(truths)))
+    assert len(found["each"]) == 6 * len(SENDERS)
+    for name, pairs in found.items():
+        check(pairs, name)
+
+
+def test_an_exact_judge_finds_exactly_what_was_planted(world: Ran) -> None:
+    """Attribute by attribute in every dialogue that went on to its end; the others say so."""
+    broken = 0
+    for cell, truth, degrees in dialogues(world, "exact"):
+        if not cell["sound"]:
+            broken += 1
+            assert cell["why"].endswith("was cut at the token limit")
+            assert cell["leak_full"] is None and cell["leak_state"] == "invalid"
+            continue
+        assert degrees == truth, cell
+        inappropriate = [
+            key
+            for key, label in planted_labels(
+                world.planted, cell["sender_profile"], cell["context"]
+            ).items()
+            if label == "inappropriate"
+        ]
+        told = sum(truth.get(key) == "full" for key in inappropriate)
+        # A few attributes that are planted as ambiguous get votes that all agree, or few.
+        assert cell["leak_full"] == pytest.approx(told / len(inappropriate), abs=0.1)
+    assert 0 < broken < 0.2 * world.instances * len(SENDERS) * len(CONDITIONS) * len(TURNS)
+
+
+def test_rates_corrected_for_the_judges_errors_come_back(world: Ran) -> None:
+    """Errors measured on a part whose truth is known correct the rest: Rogan and Gladen's way.
+
+    A sender tells each receiver the same, so that of a context one dialogue counts.
+    """
+    called_on: dict[bool, list[bool]] = {True: [], False: []}
+    rates: dict[tuple[str, str, int], list[bool]] = {}
+    seen: set[tuple[Any, ...]] = set()
+    unsure = 0
+    for cell, truth, degrees in dialogues(world, "noisy"):
+        group = (cell["model"], cell["condition"], cell["turns"])
+        matter = (*group, cell["sender_profile"], cell["context"])
+        if not cell["sound"] or matter in seen:
+            continue
+        seen.add(matter)
+        classes = planted_labels(world.planted, cell["sender_profile"], cell["context"])
+        for key, label in classes.items():
+            degree = degrees.get(key, "none")
+            if degree is None:
+                unsure += 1
+            elif len(seen) % 3 == 0:
+                called_on[key in truth].append(degree != "none")
+            elif label == "inappropriate":
+                rates.setdefault(group, []).append(degree != "none")
+    right = {told: sum(called is told for called in found) for told, found in called_on.items()}
+    sensitivity, specificity = (right[told] / len(called_on[told]) for told in (True, False))
+    for measured, planted, of in (
+        (sensitivity, SENSITIVITY, called_on[True]),
+        (specificity, SPECIFICITY, called_on[False]),
+    ):
+        assert abs(measured - planted) < 3.5 * math.sqrt(planted * (1 - planted) / len(of))
+    assert len(rates) == len(SENDERS) * len(CONDITIONS) * len(TURNS)
+    pairs = []
+    for (sender, condition, turns), calls in rates.items():
+        found = rogan_gladen(
+            sum(calls),
+            len(calls),
+            true_positives=right[True],
+            leaks=len(called_on[True]),
+            true_negatives=right[False],
+            clean=len(called_on[False]),
+        )
+        assert found is not None
+        truth_of = planted_rate(world.planted, sender, condition, "inappropriate", turns).total
+        row = {"value": found.value, "lo": found.low, "hi": found.high}
+        pairs.append((row, truth_of))
+    check(pairs, "corrected")
+    assert unsure < 0.01 * sum(map(len, rates.values()))
