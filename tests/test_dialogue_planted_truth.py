@@ -7,7 +7,7 @@ in a context is what intervals draw (by ``reports/dialogue_sums``, where reports
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ PLANTED: dict[str, Any] = {
         "exact": {"kind": "reveal", "model": "sim-exact", "batch": 150, "speakers": "sender"},
     },
     "simulated": {
-        "seed": 5,
+        "seed": 13,
         "agents": {
             "sim-discreet": {
                 "necessary": 0.5, "inappropriate": 0.2, "other": 0.1, "partial": 0.25,
@@ -239,25 +239,27 @@ MEASURES: dict[str, tuple[str, Callable[[Rate], float]]] = {
 # --- tests ---------------------------------------------------------------------------------------
 
 
-def check(found: Sequence[tuple[dict[str, Any], float]], what: str) -> None:
-    """At least 90 % of the truths lie in their intervals, and the misses do not all lean one way.
+def check(found: Mapping[str, Sequence[tuple[dict[str, Any], float]]]) -> None:
+    """At least 90 % of all truths lie in their intervals, and no measure leans to one side.
 
     An interval is some four standard errors wide.
     """
-    hits = [row["lo"] <= truth <= row["hi"] for row, truth in found]
-    assert all(row["lo"] < row["hi"] for row, _ in found), what
-    assert sum(hits) >= 0.9 * len(hits), (what, found)
-    leaning = [4 * (row["value"] - truth) / (row["hi"] - row["lo"]) for row, truth in found]
-    assert abs(sum(leaning)) / math.sqrt(len(leaning)) < 4, (what, leaning)
+    pairs = [pair for mine in found.values() for pair in mine]
+    hits = [row["lo"] <= truth <= row["hi"] for row, truth in pairs]
+    assert all(row["lo"] < row["hi"] for row, _ in pairs)
+    assert sum(hits) >= 0.9 * len(hits), [p for p, hit in zip(pairs, hits, strict=True) if not hit]
+    for name, mine in found.items():
+        leaning = [4 * (row["value"] - truth) / (row["hi"] - row["lo"]) for row, truth in mine]
+        assert abs(sum(leaning)) / math.sqrt(len(leaning)) < 4, (name, leaning)
 
 
 def test_leakage_and_completeness_come_back(world: Ran) -> None:
-    for name, (label, expected) in MEASURES.items():
-        found = []
-        for (sender, condition, turns), rows in groups(world, "noisy"):
+    found: dict[str, list[tuple[dict[str, Any], float]]] = {name: [] for name in MEASURES}
+    for (sender, condition, turns), rows in groups(world, "noisy"):
+        for name, (label, expected) in MEASURES.items():
             rate = planted_rate(world.planted, sender, condition, label, turns)
-            found.append((mean(rows, name), expected(rate)))
-        check(found, name)
+            found[name].append((mean(rows, name), expected(rate)))
+    check(found)
 
 
 def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
@@ -282,8 +284,7 @@ def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
             truths = [curves[sender, row["condition"]][place][number - 1] for row in known]
             found[name].append((mean(known, value), sum(truths) / len(truths)))
     assert len(found["each"]) == 6 * len(SENDERS)
-    for name, pairs in found.items():
-        check(pairs, name)
+    check(found)
 
 
 def test_an_exact_judge_finds_exactly_what_was_planted(world: Ran) -> None:
@@ -355,5 +356,5 @@ def test_rates_corrected_for_the_judges_errors_come_back(world: Ran) -> None:
         truth_of = planted_rate(world.planted, sender, condition, "inappropriate", turns).total
         row = {"value": found.value, "lo": found.low, "hi": found.high}
         pairs.append((row, truth_of))
-    check(pairs, "corrected")
+    check({"corrected": pairs})
     assert unsure < 0.01 * sum(map(len, rates.values()))

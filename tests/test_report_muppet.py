@@ -263,10 +263,6 @@ def grouped(tmp_path: Path, models: dict[str, tuple[str, float | None]]) -> list
     database = tmp_path / "leakgrid.duckdb"
     ingest(tmp_path, database, **world.tools)
     with duckdb.connect(str(database)) as connection:
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS plan_model (stem VARCHAR, ordinal BIGINT, model VARCHAR,"
-            " family VARCHAR, size_b DOUBLE)"
-        )
         for model, (family, size) in models.items():
             connection.execute(
                 "INSERT INTO plan_model BY NAME SELECT stem, ordinal, $1 AS model, $2 AS family,"

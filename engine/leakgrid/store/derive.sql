@@ -149,3 +149,9 @@ FROM (SELECT stem, ordinal, from_json(payload, '{"label_rule": {"job": "VARCHAR"
              ).label_rule AS rule
       FROM runs WHERE event = 'plan' AND json_valid(payload))
 WHERE rule IS NOT NULL
+
+--> plan_model < runs
+SELECT r.stem, r.ordinal, e.key AS model, e.value ->> 'family' AS family,
+       (e.value ->> 'size_b')::DOUBLE AS size_b
+FROM (FROM runs WHERE event = 'plan' AND json_valid(payload)) r,
+     json_each(r.payload, '$.models') e

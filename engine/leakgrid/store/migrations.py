@@ -24,7 +24,7 @@ def read_sql(name: str) -> str:
 
 def steps() -> list[tuple[int, str]]:
     """All (version, SQL) in order. Append here; never change a step that was released."""
-    names = ("schema.sql", "ratings.sql", "probes.sql", "dialogue.sql")
+    names = ("schema.sql", "ratings.sql", "probes.sql", "dialogue.sql", "models.sql")
     return [(version, read_sql(name)) for version, name in enumerate(names, 1)]
 
 
