@@ -122,7 +122,7 @@ def test_released_labels_go_out_and_come_in_again(
             assert theirs[key].shares[persona] == pytest.approx(expected, abs=1e-9)
 
 
-def test_labels_of_one_persona_are_exported_where_no_other_was_asked(
+def test_labels_of_one_persona_alone_are_no_label_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A label file needs all three: what was never asked must not read as never listed."""

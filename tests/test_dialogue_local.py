@@ -27,7 +27,7 @@ MODELS = {
 
 
 def first_facts(folder: Path) -> Path:
-    """The first attributes of two released people, and two of their contexts; left in ``folder``."""
+    """A file of the first attributes of two released people, and two of their contexts."""
     document = json.loads(REAL.read_text())[:2]
     for person in document:
         person["information_attributes"] = dict(
@@ -48,7 +48,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> DialogueProject:
     FOLDER.mkdir(parents=True, exist_ok=True)
     (project.folder / "cache").mkdir()
     (project.folder / "cache" / "models").symlink_to(FOLDER.resolve())
-    nothing = {name: None for name in (*DIALOGUE["models"], *LABELS["models"])}
+    nothing = dict.fromkeys((*DIALOGUE["models"], *LABELS["models"]))
     project.write_labels_job(
         job={"models": ["gemma-judge"], "conditions": ["pragmatic"], "samples": 1},
         models={**nothing, **MODELS},

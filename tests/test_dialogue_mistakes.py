@@ -191,11 +191,10 @@ def test_labels_of_a_job_that_never_ran_leave_everything_unlabelled(
         simulated={"labels": "labels.jsonl"},
     )
     assert project.main("run", "jobs/job.toml", "--quiet") == 0
-    (row,) = project.rows(
-        "SELECT planned, unlabelled, leak_full, completeness, leak_instances FROM dialogue_rate "
-        "WHERE job = 'job' AND \"by\" = 'pair'"
+    found = project.rows(
+        "SELECT leak_state, completeness_state, leak_full, completeness, n_necessary, "
+        "n_inappropriate FROM dialogue_instance WHERE job = 'job'"
     )
-    assert row == {
-        "planned": 2, "unlabelled": 2, "leak_full": None, "completeness": None,
-        "leak_instances": 0,
-    }  # fmt: skip
+    nothing = dict.fromkeys(("leak_full", "completeness", "n_necessary", "n_inappropriate"))
+    state = {"leak_state": "unlabelled", "completeness_state": "unlabelled"}
+    assert found == [{**state, **nothing}] * 2

@@ -1,4 +1,4 @@
-"""``leakgrid plan`` tells the volume of the paper's grid before anything is sent, and stays small."""
+"""``leakgrid plan`` tells the volume of the paper's grid before anything is sent."""
 
 from __future__ import annotations
 

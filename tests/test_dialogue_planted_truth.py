@@ -33,6 +33,7 @@ SENDERS = ("sim-discreet", "sim-open")
 CONDITIONS = ("pc0", "pc1", "pc2")
 TURNS = (1, 6)
 SENSITIVITY, SPECIFICITY = 0.93, 0.995
+SEED = 8
 TRUTH = {"necessary": 0.15, "inappropriate": 0.5}
 
 PLANTED: dict[str, Any] = {
@@ -55,7 +56,7 @@ PLANTED: dict[str, Any] = {
         "exact": {"kind": "reveal", "model": "sim-exact", "batch": 150, "speakers": "sender"},
     },
     "simulated": {
-        "seed": 13,
+        "seed": SEED,
         "agents": {
             "sim-discreet": {
                 "necessary": 0.5, "inappropriate": 0.2, "other": 0.1, "partial": 0.25,
@@ -97,8 +98,9 @@ def ran(project: DialogueProject, *jobs: str, instances: int) -> Ran:
 
 def of_sample(folder: Path) -> Ran:
     """The embedded sample, whose label file plants the truth."""
-    made = DialogueProject(folder, **merged(PLANTED, {"subset": {"instances": 40}}))
-    return ran(made, "job", instances=40)
+    changes = {"subset": {"instances": 32}, "job": {"samples": 2}}
+    made = DialogueProject(folder, **merged(PLANTED, changes))
+    return ran(made, "job", instances=64)
 
 
 def of_released(folder: Path) -> Ran:
@@ -109,7 +111,9 @@ def of_released(folder: Path) -> Ran:
         "simulated": {"truth": TRUTH},
     }
     made = DialogueProject(folder, profiles=REAL, **merged(PLANTED, changes))
-    made.write_labels_job(subset={"contexts": 10}, simulated={"labels": None, "truth": TRUTH})
+    made.write_labels_job(
+        subset={"contexts": 10}, simulated={"seed": SEED, "labels": None, "truth": TRUTH}
+    )
     return ran(made, "labels", "job", instances=30)
 
 
@@ -176,11 +180,11 @@ def by_round(planted: Simulated, sender: str, condition: str) -> tuple[list[floa
 def groups(world: Ran, judge: str) -> Iterator[tuple[tuple[str, str, int], list[dict[str, Any]]]]:
     """(sender, condition, turns) with its dialogues as one judge heard them.
 
-    Their ``profile``, by which they are drawn, is the sender's profile in one context.
+    Their ``profile``, by which they are drawn, is the sender's profile in one context and sample.
     """
     rows = world.project.rows(
-        "SELECT *, sender_profile || '/' || context AS profile FROM dialogue_instance "
-        f"WHERE job = 'job' AND judge = '{judge}' ORDER BY ALL"
+        "SELECT *, concat_ws('/', sender_profile, context, sample) AS profile "
+        f"FROM dialogue_instance WHERE job = 'job' AND judge = '{judge}' ORDER BY ALL"
     )
     found = grouped(rows, ("model", "condition", "turns"))
     assert len(found) == len(SENDERS) * len(CONDITIONS) * len(TURNS)
@@ -265,7 +269,7 @@ def test_leakage_and_completeness_come_back(world: Ran) -> None:
 def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
     """What each round's message leaks, and what all rounds up to it do, repeats included."""
     rows = world.project.rows(
-        "SELECT *, sender_profile || '/' || context AS profile FROM dialogue_round "
+        "SELECT *, concat_ws('/', sender_profile, context, sample) AS profile FROM dialogue_round "
         "WHERE job = 'job' AND judge = 'noisy' AND turns = 6 ORDER BY ALL"
     )
     curves = {
@@ -289,24 +293,27 @@ def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
 
 def test_an_exact_judge_finds_exactly_what_was_planted(world: Ran) -> None:
     """Attribute by attribute in every dialogue that went on to its end; the others say so."""
-    broken = 0
+    sets = grouped(
+        world.project.rows("FROM label WHERE job = 'job' AND label_set = 'inappropriate'"),
+        ("profile", "context"),
+    )
+    broken = listed = rightly = 0
     for cell, truth, degrees in dialogues(world, "exact"):
+        matter = cell["sender_profile"], cell["context"]
+        inappropriate = [row["attribute"] for row in sets[matter]]
+        classes = planted_labels(world.planted, *matter)
+        listed += len(inappropriate)
+        rightly += sum(classes[key] == "inappropriate" for key in inappropriate)
         if not cell["sound"]:
             broken += 1
             assert cell["why"].endswith("was cut at the token limit")
             assert cell["leak_full"] is None and cell["leak_state"] == "invalid"
             continue
         assert degrees == truth, cell
-        inappropriate = [
-            key
-            for key, label in planted_labels(
-                world.planted, cell["sender_profile"], cell["context"]
-            ).items()
-            if label == "inappropriate"
-        ]
         told = sum(truth.get(key) == "full" for key in inappropriate)
-        # A few attributes that are planted as ambiguous get votes that all agree, or few.
-        assert cell["leak_full"] == pytest.approx(told / len(inappropriate), abs=0.1)
+        assert cell["leak_full"] == pytest.approx(told / len(inappropriate))
+    # Votes that all agree by chance put a few attributes into the set that are planted otherwise.
+    assert rightly > 0.99 * listed
     assert 0 < broken < 0.2 * world.instances * len(SENDERS) * len(CONDITIONS) * len(TURNS)
 
 
@@ -321,7 +328,7 @@ def test_rates_corrected_for_the_judges_errors_come_back(world: Ran) -> None:
     unsure = 0
     for cell, truth, degrees in dialogues(world, "noisy"):
         group = (cell["model"], cell["condition"], cell["turns"])
-        matter = (*group, cell["sender_profile"], cell["context"])
+        matter = (*group, cell["sender_profile"], cell["context"], cell["sample"])
         if not cell["sound"] or matter in seen:
             continue
         seen.add(matter)

@@ -1,4 +1,4 @@
-"""A dialogue that is killed at any moment goes on to the same transcript, and pays nothing twice."""
+"""A dialogue killed at any moment goes on to the same transcript, and pays nothing twice."""
 
 from __future__ import annotations
 

@@ -400,6 +400,6 @@ def test_the_key_of_a_user_does_not_reach_a_managed_server(tmp_path: Path) -> No
 
     os.environ["SOME_API_KEY"] = KEY
     try:
-        assert KEY not in _environment().values()
+        assert KEY not in _environment(()).values()
     finally:
         del os.environ["SOME_API_KEY"]

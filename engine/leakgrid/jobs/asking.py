@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from leakgrid.batches.lane import BatchLane
 from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.flight import Flights
 from leakgrid.cache.key import KeySpace, canonical, sent
@@ -42,7 +43,7 @@ class Route:
     """How a model of the job is reached: its provider, and the lane it shares."""
 
     provider: Provider
-    lane: Lane
+    lane: Lane | BatchLane
 
 
 class Asker:
@@ -119,11 +120,11 @@ class Asker:
             simulated=route.provider.simulated,
         )
 
-    def note_failed(self, lane: Lane, parcel: Parcel, attempt: Attempt) -> None:
+    def note_failed(self, lane: Lane | BatchLane, parcel: Parcel, attempt: Attempt) -> None:
         """Keep the row of a failed attempt (the lanes call this)."""
         self._cache.note_attempt(self._row("attempt", lane, parcel, attempt))
 
-    def _row(self, kind: str, lane: Lane, parcel: Parcel, attempt: Attempt) -> bytes:
+    def _row(self, kind: str, lane: Lane | BatchLane, parcel: Parcel, attempt: Attempt) -> bytes:
         """The journal row of one attempt, in the columns of ``cache/tables.py``."""
         reading, exchange, provider = attempt.reading, attempt.exchange, parcel.provider
         usage = reading.usage
@@ -157,7 +158,7 @@ class Asker:
             )[1:]
         )
 
-    def _constant(self, lane: Lane, provider: Provider) -> bytes:
+    def _constant(self, lane: Lane | BatchLane, provider: Provider) -> bytes:
         """The beginning of all rows of one provider in this run, without the closing brace."""
         return (
             orjson.dumps(

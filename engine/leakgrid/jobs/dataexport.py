@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import orjson
 
 from leakgrid.datasets.cimemories import load_profiles
-from leakgrid.datasets.cimemories_labels import LabelLine, LabelRow, write_labels, write_whole
+from leakgrid.datasets.cimemories_labels import (
+    PERSONAS,
+    LabelLine,
+    LabelRow,
+    write_labels,
+    write_whole,
+)
 from leakgrid.outcomes import DatasetError
 
 if TYPE_CHECKING:
@@ -106,8 +112,14 @@ def _votes(
         )
         for profile, context, attribute, persona, necessary, inappropriate in found
     ]
-    # A context counts as labelled when every persona that was asked has a sample.
     personas = {persona for _, _, persona in parsed}
+    if missing := [persona for persona in PERSONAS if persona not in personas]:
+        # Left out, they would read as "never listed".
+        raise DatasetError(
+            f"job {job}: no readable sample of {', '.join(missing)}, and a label file needs "
+            "every persona; add them to the job's conditions and run it"
+        )
+    # A context counts as labelled when every persona has a sample.
     heard: dict[tuple[str, str], set[str]] = {}
     for profile, context, persona in parsed:
         heard.setdefault((profile, context), set()).add(persona)
@@ -119,13 +131,11 @@ def _votes(
 def _lines(rows: Iterable[LabelRow], labelled: list[tuple[str, str]]) -> Iterator[LabelLine]:
     """Label lines: all personas of an attribute on one, 0 where a persona never listed it."""
     shares: dict[tuple[str, str, str], dict[str, tuple[float, float]]] = {}
-    personas: dict[str, None] = {}
     for profile, context, attribute, persona, necessary, inappropriate in rows:
         shares.setdefault((profile, context, attribute), {})[persona] = (necessary, inappropriate)
-        personas[persona] = None
     listed = {(profile, context) for profile, context, _ in shares}
     for (profile, context, attribute), said in sorted(shares.items()):
-        full: dict[str, Any] = {name: said.get(name, (0.0, 0.0)) for name in sorted(personas)}
+        full: dict[str, Any] = {name: said.get(name, (0.0, 0.0)) for name in PERSONAS}
         yield LabelLine(profile=profile, context=context, attribute=attribute, shares=full)
     for profile, context in labelled:
         if (profile, context) not in listed:

@@ -148,10 +148,12 @@ def _body(call: Call) -> bytes:
 
 
 def _price(spec: ModelSpec, lane: LaneForecast, learned: dict[str, float]) -> None:
-    if spec.price is not None:
-        lane.usd = (
-            lane.input_tokens * spec.price.input + lane.output_tokens * spec.price.output
-        ) / 1e6
+    batch = spec.tier == "batch"
+    price = spec.batch_price if batch else spec.price
+    if price is not None:
+        lane.usd = (lane.input_tokens * price.input + lane.output_tokens * price.output) / 1e6
+    if batch:
+        return  # it is done when the service says so, within a day
     quota = spec.quota
     latency = learned.get("latency_s", ASSUMED_LATENCY_S)
     at_once = quota.concurrency or learned.get("limit", ASSUMED_CONCURRENCY)
@@ -187,7 +189,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
             usd = f"0 ({spec.provider})"
         print(
             f"{model:<24}{lane.calls:>10,.0f}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
-            f"{usd:>16}{_span(lane.seconds):>10}",
+            f"{usd:>16}{'batch' if spec.tier == 'batch' else _span(lane.seconds):>10}",
             file=out,
         )
     paid = {

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leakgrid.jobs.chat_templates import warnings
 from leakgrid.jobs.models import ModelSpec, vllm_config
 from leakgrid.jobs.shifts import shifts
 from leakgrid.lanes.lane import Lane
@@ -74,7 +75,7 @@ class Gpu:
     opened: Callable[[ModelSpec, str, Mapping[str, Any]], None]
     tell: Callable[[str], None]
     _group: asyncio.TaskGroup | None = field(default=None)
-    _place: int = 0
+    _place: int = -1
     _idle: int = 0
 
     @property
@@ -82,10 +83,16 @@ class Gpu:
         """How often each server was started."""
         return Counter({seat.name: seat.loads for seat in self.seats.values()})
 
-    async def begin(self, group: asyncio.TaskGroup) -> None:
-        """Load the first shift. Raises ServerDown."""
+    async def begin(self, group: asyncio.TaskGroup, *, load: bool) -> None:
+        """Servers are watched in ``group``; ``load`` the first shift at once. Raises ServerDown.
+
+        Without it nothing is loaded before a call has parked for it: a run that goes on, or one
+        that scores kept answers anew, needs few servers or none.
+        """
         self._group = group
-        await self._change(self.order[0])
+        if load:
+            self._place = 0
+            await self._change(self.order[0])
 
     async def advance(self, parked: Mapping[str, int], *, stuck: bool) -> None:
         """Load the next shift that a parked call waits for, beginning anew after the last."""
@@ -160,6 +167,8 @@ class Gpu:
             return False
         for one in seat.specs:
             self.opened(one, server.base_url, server.ready.facts)
+            for line in warnings(one, server.ready.facts) if seat.loads == 1 else ():
+                self.tell(line)
         seat.lane.closed = False
         assert self._group is not None
         seat.watch = self._group.create_task(_watch(server, seat))
@@ -234,8 +243,13 @@ def open_gpu(
         identities=plan.identities,
         session=session,
         opened=opened,
-        tell=lambda text: print(f"leakgrid: {text}", file=sys.stderr),
+        tell=tell,
     )
+
+
+def tell(text: str) -> None:
+    """One line for the user."""
+    print(f"leakgrid: {text}", file=sys.stderr)
 
 
 def order_of(

@@ -185,7 +185,7 @@ async def _through_lanes(
         session.notices += answers.notices
         ways.append(
             await stack.enter_async_context(
-                open_ways(plan, models, cache, budget=budget, on_failed=failed)
+                open_ways(plan, models, cache, budget=budget, on_failed=failed, batch=False)
             )
         )
         run = f"judges-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
@@ -202,7 +202,7 @@ async def _through_lanes(
             stack.callback(loop.remove_signal_handler, number)
         async with asyncio.TaskGroup() as group:
             helpers = ways[0].tend(group)
-            await ways[0].begin(group)
+            await ways[0].begin(group, answers, run, load=True)
             try:
                 said = await _all(panel, asker.ask, replies, session)
             finally:

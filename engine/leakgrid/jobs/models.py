@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leakgrid.jobs.prices import listed_price, vendor_of
+from leakgrid.jobs.prices import TIERS, listed_price, vendor_of
 from leakgrid.jobs.tables import Table
 from leakgrid.lanes.values import Quota
 from leakgrid.outcomes import InputError, JobError
@@ -46,6 +46,9 @@ class ModelSpec:
     family: str = ""
     size_b: float | None = None
     price_told: str = ""
+    tier: str = "online"
+    batch_price: Price | None = None
+    deadline: tuple[float | None, float | None] = (None, None)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -137,6 +140,7 @@ def _vllm(table: Table, params: Mapping[str, Any]) -> _Reading:
         urls = table.texts("base_urls", [])
         url = table.text("base_url", urls[0] if urls else "")
         options["base_urls"] = list(dict.fromkeys([url, *urls]))
+        options["identity"] = table.text("identity", "")
         return _Reading(url, table.text("key_env", ""), options=options)
     options |= {
         "memory": table.number("memory", 0.9, 0.01),
@@ -220,6 +224,7 @@ def read_model(name: str, table: Table) -> ModelSpec:
         table.wrong("base_url", f"{url!r} does not fit; it must begin with http:// or https://")
     model = table.text("model", name)
     price, told = _price(table, provider or "", model, url, params)
+    tier, deadline = _tier(table, provider or "")
     spec = ModelSpec(
         name=name,
         provider=provider or "",
@@ -230,6 +235,9 @@ def read_model(name: str, table: Table) -> ModelSpec:
         headers={key: str(value) for key, value in headers.items()},
         price=price,
         price_told=told,
+        tier=tier,
+        batch_price=_batch_price(provider or "", url, params, model, price, told),
+        deadline=deadline,
         quota=Quota(
             rpm=table.number("rpm", None, 1),
             tpm=table.number("tpm", None, 1),
@@ -256,6 +264,43 @@ def _price(
         return own, ""
     listed = listed_price(vendor_of(provider, base_url, params), model)
     return (None, "") if listed is None else (listed.price, listed.told)
+
+
+def _tier(table: Table, provider: str) -> tuple[str, tuple[float | None, float | None]]:
+    """The tier, and the deadline of a batch (see ``batches/opening.py``)."""
+    from leakgrid.batches.opening import PROVIDERS, deadline_of
+
+    tier = table.text("tier", "online", choices=TIERS)
+    if tier == "batch" and provider not in PROVIDERS:
+        table.wrong("tier", f"{provider} has no batch tier; {' and '.join(PROVIDERS)} have")
+    if "deadline" not in table.data:
+        return tier, (None, None)
+    value = table.value("deadline")
+    try:
+        deadline = deadline_of(value)
+    except ValueError as error:
+        table.wrong("deadline", f"{value!r} does not fit: {error}")
+        return tier, (None, None)
+    if tier != "batch":
+        table.wrong("deadline", 'only a model with tier = "batch" has a deadline')
+    return tier, deadline
+
+
+def _batch_price(
+    provider: str,
+    base_url: str,
+    params: Mapping[str, Any],
+    model: str,
+    price: Price | None,
+    told: str,
+) -> Price | None:
+    """The listed batch rate, else half of the job's own price, else unknown."""
+    from leakgrid.batches.lane import half
+
+    if not told:
+        return half(price)
+    listed = listed_price(vendor_of(provider, base_url, params), model, "batch")
+    return None if listed is None else listed.price
 
 
 def secret_of(spec: ModelSpec) -> str:

@@ -145,7 +145,7 @@ class Plan:
             from leakgrid.jobs.gpu import identity_of
 
             return identity_of(spec, self._cache)
-        return spec.endpoint
+        return spec.options.get("identity") or spec.endpoint
 
     def _columns(self) -> Iterator[Column]:
         job = self.job

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from leakgrid.batches.drive import Batches
+from leakgrid.batches.lane import BatchLane
 from leakgrid.jobs.asking import Route
 from leakgrid.jobs.budget import Budget
-from leakgrid.jobs.gpu import Gpu, Seat, open_gpu
+from leakgrid.jobs.chat_templates import ask_templates, warnings
+from leakgrid.jobs.gpu import Gpu, Seat, open_gpu, tell
 from leakgrid.jobs.models import OPENAI_URL, ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
 from leakgrid.lanes.lane import Lane
@@ -27,6 +30,7 @@ from leakgrid.providers.servers import Server, write_config
 if TYPE_CHECKING:
     import aiohttp
 
+    from leakgrid.cache.answers import AnswerCache
     from leakgrid.providers.wire import Provider
 
 CONNECT_SECONDS = 10.0
@@ -40,31 +44,48 @@ class Ways:
     """Everything a run sends through; ``served`` says which lanes end with which server."""
 
     routes: dict[str, Route]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[Lane | BatchLane, ...]
     served: tuple[tuple[Server, tuple[Lane, ...]], ...]
     gpu: Gpu | None = None
+    batches: Batches | None = None
     steering: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
     @property
     def parking(self) -> bool:
         """Whether calls may be parked, so that cells are walked more than once."""
-        return self.gpu is not None
+        return self.gpu is not None or self.batches is not None
 
     async def advance(self, parked: Mapping[str, int], *, stuck: bool) -> None:
         """See to it that some of the ``parked`` calls (by lane) are answered in the next walk.
 
         ``stuck``: nothing got done in the last walk. Raises ServerDown.
         """
-        assert self.gpu is not None
-        await self.gpu.advance(parked, stuck=stuck)
+        in_batches: set[str] = set()
+        if self.batches is not None:
+            await self.batches.submit()
+            in_batches = {lane.name for lane in self.batches.lanes}
+        loadable = {name: calls for name, calls in parked.items() if name not in in_batches}
+        if self.gpu is not None and loadable:
+            await self.gpu.advance(loadable, stuck=stuck)
+        elif self.batches is not None:
+            await self.batches.wait(sum(parked.values()))
 
-    async def begin(self, group: asyncio.TaskGroup) -> None:
-        """Load the first models of a shared GPU. Raises ServerDown."""
+    async def begin(
+        self, group: asyncio.TaskGroup, cache: AnswerCache, run: str, *, load: bool = False
+    ) -> None:
+        """Servers of a shared GPU are watched in ``group``, and batches of earlier runs followed;
+
+        ``load`` the first servers at once. Raises InputError for batches another run waits for.
+        """
+        if self.batches is not None:
+            await self.batches.begin(group, cache, run)
         if self.gpu is not None:
-            await self.gpu.begin(group)
+            await self.gpu.begin(group, load=load)
 
-    async def rest(self) -> None:
-        """Stop the servers of a shared GPU, before the task group that watches them ends."""
+    async def rest(self, *, finished: bool = False) -> None:
+        """Stop the servers of a shared GPU and leave the batches, before their task group ends."""
+        if self.batches is not None:
+            await self.batches.rest(finished=finished)
         if self.gpu is not None:
             await self.gpu.end()
 
@@ -91,8 +112,11 @@ async def open_ways(
     *,
     budget: Budget | None,
     on_failed: Callable[[Lane, Parcel, Attempt], None],
+    batch: bool = True,
 ) -> AsyncIterator[Ways]:
     """Routes for ``models`` of the plan's job; servers they need run until the block ends.
+
+    Without ``batch`` all calls go online: for whoever does not walk its cells again.
 
     Raises JobError for a missing key, ServerDown for a server that does not start.
     """
@@ -118,14 +142,25 @@ async def open_ways(
         tokens = AccessTokens()
         groups: dict[str, list[ModelSpec]] = {}
         for spec in specs:
-            groups.setdefault(lane_id(spec), []).append(spec)
+            batched = batch and spec.tier == "batch"
+            kind = f"-batch-{spec.options.get('api', '')}" if batched else ""
+            groups.setdefault(lane_id(spec) + kind, []).append(spec)
         routes: dict[str, Route] = {}
-        lanes: list[Lane] = []
+        lanes: list[Lane | BatchLane] = []
         seats: dict[str, Seat] = {}
         steering: list[Callable[[], Coroutine[Any, Any, None]]] = []
         by_server: dict[str, list[Lane]] = {source: [] for source in servers}
+        attached = [spec for spec in specs if spec.provider == "vllm" and not spec.managed]
+        templates = await ask_templates(attached)
+        for spec in attached:
+            for line in warnings(spec, templates[spec.name]):
+                tell(line)
 
-        def open_route(spec: ModelSpec, lane: Lane, url: str, facts: Mapping[str, Any]) -> None:
+        batch_lanes: list[BatchLane] = []
+
+        def open_route(
+            spec: ModelSpec, lane: Lane | BatchLane, url: str, facts: Mapping[str, Any]
+        ) -> None:
             identity, secret = plan.identities[spec.name], secrets[spec.name]
             provider = provider_of(spec, url, identity, session, secret, tokens, facts)
             routes[spec.name] = Route(provider, lane)
@@ -141,11 +176,21 @@ async def open_ways(
                 memory=remembered.get(name),
                 patience=plan.job.patience,
             )
+            if batch and sharing[0].tier == "batch":
+                batch_lane = await _batch_lane(
+                    sharing, lane, secrets, plan, cache / "batches" / name, budget, session, tokens
+                )
+                lanes.append(batch_lane)
+                batch_lanes.append(batch_lane)
+                for spec in sharing:
+                    open_route(spec, batch_lane, spec.base_url, {})
+                continue
             lanes.append(lane)
             for spec in sharing:
                 source = _server_of(spec)
                 base = servers[source].base_url if source else spec.base_url
-                open_route(spec, lane, NOWHERE if spec.managed else base, {})
+                facts = templates.get(spec.name, {})
+                open_route(spec, lane, NOWHERE if spec.managed else base, facts)
                 if source and lane not in by_server[source]:
                     by_server[source].append(lane)
             first = sharing[0]
@@ -167,13 +212,63 @@ async def open_ways(
                 lambda s, u, f: open_route(s, routes[s.name].lane, u, f),
             )
             stack.push_async_callback(gpu.end)
-        yield Ways(routes, tuple(lanes), served, gpu, tuple(steering))
+        batches = Batches(batch_lanes) if batch_lanes else None
+        if batches is not None:
+            stack.push_async_callback(batches.rest, finished=False)
+        yield Ways(routes, tuple(lanes), served, gpu, batches, tuple(steering))
         kept = {
             name: lane.remember()
             for name, lane in zip(groups, lanes, strict=True)
             if lane.statistics().answered
         }
         write_memory(cache, {**remembered, **kept})
+
+
+async def _batch_lane(
+    sharing: list[ModelSpec],
+    online: Lane,
+    secrets: Mapping[str, str],
+    plan: Plan,
+    folder: Path,
+    budget: Budget | None,
+    session: aiohttp.ClientSession,
+    tokens: AccessTokens,
+) -> BatchLane:
+    """The batch lane of models that share one; ``online`` is where calls go at the deadline."""
+    from leakgrid.batches.opening import service_for
+    from leakgrid.batches.service import aside
+
+    first = sharing[0]
+    secret = secrets[first.name]
+    reader = provider_of(
+        first, first.base_url, plan.identities[first.name], session, secret, tokens, {}
+    )
+    service = await aside(  # it imports an SDK
+        partial(
+            service_for,
+            first.provider,
+            family=reader.family,
+            model=first.model,
+            base_url=first.base_url,
+            key=secret,
+            headers=headers_of(first),
+            timeout_s=first.timeout_s,
+        )
+    )
+    hours, until = first.deadline
+    return BatchLane(
+        first.name,
+        folder=folder,
+        job=plan.job.name,
+        service=service,
+        provider=reader,
+        price=next((spec.batch_price for spec in sharing if spec.batch_price), None),
+        online=online,
+        spending=budget,
+        hours=hours,
+        until=until,
+        told=tell,
+    )
 
 
 def lane_id(spec: ModelSpec) -> str:
@@ -241,7 +336,7 @@ def provider_of(
 ) -> Provider:
     """What speaks to the model; ``tokens`` are shared by all models of Vertex.
 
-    ``facts`` are what a vLLM server told of itself when it started.
+    ``facts`` are what a vLLM server told of itself (see ``chat_templates.py``).
     """
     common: dict[str, Any] = {
         "name": spec.name,
@@ -295,12 +390,7 @@ def provider_of(
             token=spec.key_env == TOKEN_ENV,
             **common,
         )
-    if spec.base_url == OPENAI_URL:
-        from leakgrid.providers.openai_endpoint import account_headers
-
-        options = spec.options
-        account = account_headers(os.environ, options["organization"], options["project"])
-        common["headers"] = {**account, **spec.headers}
+    common["headers"] = headers_of(spec)
     return APIS[api](
         model=spec.model,
         base_url=base_url,
@@ -308,6 +398,17 @@ def provider_of(
         shape=_shape(spec),
         **common,
     )
+
+
+def headers_of(spec: ModelSpec) -> Mapping[str, str]:
+    """The job's headers, and who pays at OpenAI's own host."""
+    if spec.base_url != OPENAI_URL or spec.provider != "openai":
+        return spec.headers
+    from leakgrid.providers.openai_endpoint import account_headers
+
+    options = spec.options
+    account = account_headers(os.environ, options["organization"], options["project"])
+    return {**account, **spec.headers}
 
 
 def _shape(spec: ModelSpec) -> Callable[[dict[str, Any], int], dict[str, Any]] | None:

@@ -134,7 +134,7 @@ class Run:
                 if self._interrupts:
                     self._stop_lanes("interrupted")
                 await asyncio.wait([self._work])
-                await ways.rest()
+                await ways.rest(finished=not self.parked and not self._halted)
                 for helper in helpers:
                     helper.cancel()
             report = self._report(began)
@@ -144,15 +144,20 @@ class Run:
     async def _all_cells(self, group: asyncio.TaskGroup) -> None:
         """Walk the open cells; where some are parked, see to what they wait for, and again."""
         assert self._ways is not None
-        await self._ways.begin(group)
-        while True:
-            before = self.done + self.open
+        await self._ways.begin(group, self._answers, self._id)
+        while not self._halted:
+            before = self._progress()
             self.parked.clear()
+            self.skipped = 0
             await self._walk()
             await self._records.flush()
             if not self.parked or self._halted:
                 return
-            await self._ways.advance(self.parked, stuck=self.done + self.open == before)
+            await self._ways.advance(self.parked, stuck=self._progress() == before)
+
+    def _progress(self) -> int:
+        """Grows with every walk that brings the run on: a cell may take many before it ends."""
+        return self.done + self.open + self._asker.counts.sent
 
     async def _walk(self) -> None:
         # A window for each model: cells that wait for a gated lane must not take the places of
@@ -276,6 +281,8 @@ class Run:
         if self._ways.gpu is not None:
             loads = ", ".join(f"{name} {n}" for name, n in sorted(self._ways.gpu.loads.items()))
             self._told.append(f"vLLM servers started: {loads}")
+        if self._ways.batches is not None:
+            self._asker.counts.sent += sum(lane.batched for lane in self._ways.batches.lanes)
         stopped = [lane.stopped for lane in self._ways.lanes if lane.stopped is not None]
         if self._interrupts:
             code = 130

@@ -173,6 +173,10 @@ class Table:
             'a list of strings, like ["--enforce-eager"]',
         )
 
+    def value(self, key: str) -> Any:
+        """A value of any kind, for the caller to check."""
+        return self._take(key, None, lambda value: True, "")
+
     def mapping(self, key: str, default: Any = ...) -> Any:
         """A table taken as it is (parameters for a provider, headers)."""
         return self._take(key, default, lambda value: isinstance(value, dict), "a table")

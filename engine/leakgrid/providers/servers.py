@@ -23,6 +23,7 @@ from leakgrid.outcomes import Outcome, ServerDown
 
 READY_SECONDS = 120.0
 STOP_SECONDS = 5.0
+LAST_WORDS_S = 1.0
 TOLD_LINES = 12
 SECRET_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
@@ -95,12 +96,20 @@ class Server:
         return f"http://127.0.0.1:{self.ready.port}/v1"
 
     async def watch(self) -> ServerDown | None:
-        """Return when the process ends: why, or None if it was told to."""
+        """Return when the process ends, or closes its stdout since it serves no more.
+
+        Why, or None if it was told to end.
+        """
+        what = "died"
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._drain(self._process.stdout))
-            group.create_task(self._drain(self._process.stderr))
-            code = await self._process.wait()
-        return None if self._stopping else self._down(f"died (exit code {code})")
+            speaking = group.create_task(self._drain(self._process.stderr))
+            await self._drain(self._process.stdout)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    what = f"died (exit code {await self._process.wait()})"
+                    await asyncio.shield(speaking)
+            speaking.cancel()
+        return None if self._stopping else self._down(what)
 
     async def _wait_ready(self) -> Ready:
         assert self._process.stdout is not None

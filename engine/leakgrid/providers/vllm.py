@@ -51,11 +51,12 @@ _HEADER = re.compile(r"^(?:\([^)]*pid=\d+\) )?(?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\]
 
 
 class _CannotServe(Exception):
-    """vLLM did not start, or died; carries the exit code."""
+    """vLLM did not start, or died; carries the exit code, and whether it was told already."""
 
-    def __init__(self, message: str, code: int = 1) -> None:
+    def __init__(self, message: str, code: int = 1, *, told: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.told = told
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _complain(str(error), error.exit_code)
     except _CannotServe as error:
-        return _complain(str(error), error.code)
+        return error.code if error.told else _complain(str(error), error.code)
     return 1
 
 
@@ -154,7 +155,12 @@ class _Vllm:
         os.write(ready_line, line.encode())
         while not stop.wait(0.2):
             if self._process.poll() is not None:
-                raise self._ended("vLLM died")
+                error = self._ended("vLLM died")
+                # Told at once: to end what is left of it takes seconds, in which every call fails.
+                error.told = True
+                _say(str(error))
+                os.close(ready_line)
+                raise error
 
     def _wait_healthy(self, stop: threading.Event) -> bool:
         """Whether it became healthy; False when told to stop before."""

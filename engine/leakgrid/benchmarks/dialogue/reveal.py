@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.dialogue.conversation import RECEIVER, SENDER, Talk, heard
 from leakgrid.benchmarks.dialogue.degrees import DEGREES, NONE, PARSER, Said, Words, read
 from leakgrid.benchmarks.dialogue.scripts import numbered
+from leakgrid.benchmarks.every import every
 from leakgrid.benchmarks.judges.kinds import Option
 from leakgrid.benchmarks.prompts import Prompt
 from leakgrid.datasets.cimemories import Memory, Profile
@@ -101,18 +102,26 @@ class Judges:
         self, ask: Ask, talk: Talk, sender: Profile, receiver: Profile | None, sample: int
     ) -> tuple[tuple[Hearing, ...], tuple[Reveal, ...]]:
         """What every judge says of both speakers, each against their own memories."""
-        hearings: list[Hearing] = []
-        reveals: list[Reveal] = []
+        told = await every(
+            self._hear(ask, use, talk, speech, profile, sample)
+            for use, speech, profile in self._speeches(talk, sender, receiver)
+        )
+        return (
+            tuple(hearing for hearing, _ in told),
+            tuple(reveal for _, revealed in told for reveal in revealed),
+        )
+
+    def _speeches(
+        self, talk: Talk, sender: Profile, receiver: Profile | None
+    ) -> Iterator[tuple[JudgeUse, Speech, Profile]]:
+        """Every judge with every speech, and whose memories it is held against."""
         for use in self.judges:
             sides = {SENDER: sender}
             if receiver is not None and option(use, "speakers") == "both":
                 sides[RECEIVER] = receiver
             for speaker, profile in sides.items():
                 for speech in _speeches(talk, speaker, option(use, "level")):
-                    hearing, revealed = await self._hear(ask, use, talk, speech, profile, sample)
-                    hearings.append(hearing)
-                    reveals += revealed
-        return tuple(hearings), tuple(reveals)
+                    yield use, speech, profile
 
     async def _hear(
         self, ask: Ask, use: JudgeUse, talk: Talk, speech: Speech, profile: Profile, sample: int
@@ -131,8 +140,9 @@ class Judges:
             why, memories = why or "the speaker said nothing", ()
         inquiry = Inquiry(ask, use, self._system.text, self._user, speech, sample)
         size = whole_number(use, "batch")
-        for start in range(0, len(memories), size):
-            await inquiry.batch(memories[start : start + size])
+        await every(
+            inquiry.batch(memories[start : start + size]) for start in range(0, len(memories), size)
+        )
         found = [(memory.key, inquiry.found[memory.key]) for memory in memories]
         reveals = [
             Reveal(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.defences.reply import Reply
+from leakgrid.benchmarks.every import every
 from leakgrid.benchmarks.judges import votes
 from leakgrid.benchmarks.judges.kinds import KINDS, Said
 from leakgrid.benchmarks.judges.prompts import read_prompts
@@ -40,7 +41,7 @@ class Panel:
         self, ask: Ask, item: Item, reply: Reply, sample: int
     ) -> tuple[tuple[Verdict, ...], tuple[Rating, ...]]:
         """What every judge says of a reply: verdicts on leaks, and ratings of usefulness."""
-        said = [await self.one(ask, use, item, reply, sample) for use in self.judges]
+        said = await every(self.one(ask, use, item, reply, sample) for use in self.judges)
         return (
             tuple(one for one in said if isinstance(one, Verdict)),
             tuple(one for one in said if isinstance(one, Rating)),
@@ -57,10 +58,10 @@ class Panel:
             return unknown(use, item, reply.unfit)
         count = use.options.get("votes", 1)
         # One after the other: a cell is a plain program, and lanes are kept full by other cells.
-        said = [
-            await kind.judge(ask, self.prompts, use, item, reply, sample * count + vote)
+        said = await every(
+            kind.judge(ask, self.prompts, use, item, reply, sample * count + vote)
             for vote in range(count)
-        ]
+        )
         return said[0] if count == 1 else votes.decided(said)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakgrid.benchmarks.every import every
 from leakgrid.benchmarks.judges.parsing import yes_or_no
 from leakgrid.benchmarks.muppet.scene import Scene
 from leakgrid.benchmarks.prompts import Prompt
@@ -82,13 +83,10 @@ class Attribution:
     async def ask(self, ask: Ask, scene: Scene) -> tuple[Probe, ...]:
         """Every probe of one reply, people first."""
         item = scene.item
-        probes = [
-            await self._one(ask, scene, "user", target, target in item.informed)
-            for target in asked_about(item)
-        ]
+        asked = [("user", target, target in item.informed) for target in asked_about(item)]
         # Somebody here has not been told, so the fact may not go to all.
-        probes.append(await self._one(ask, scene, "group", "", not item.uninformed))
-        return tuple(probes)
+        asked.append(("group", "", not item.uninformed))
+        return tuple(await every(self._one(ask, scene, *one) for one in asked))
 
     async def _one(self, ask: Ask, scene: Scene, kind: str, target: str, truth: bool) -> Probe:
         owner = scene.item.owner

@@ -1,0 +1,143 @@
+"""Jobs on the real vLLM: two models take turns on one GPU, a server dies, the run goes on.
+
+Runs like ``test_vllm_real.py``, with ``LEAKGRID_VLLM=1`` alone. What the models say is noise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import Project, wait_until
+from tests.vllm_world import (
+    MAX_MODEL_LEN,
+    ON_CPU,
+    alive,
+    children,
+    home_of,
+    real_environment,
+    real_vllm,
+    tiny_model,
+)
+
+pytestmark = [*real_vllm, pytest.mark.timeout(900)]
+
+START_S = 400.0
+"""Two models on a machine that does other things, too."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, pytestconfig: pytest.Config) -> Project:
+    """Two assistants, of which one also judges; either takes the whole GPU."""
+    home = home_of(pytestconfig)
+    bin_folder = real_environment(home / "environment")
+    models: dict[str, Any] = {
+        name: {
+            "provider": "vllm",
+            "model": str(tiny_model(bin_folder, home, seed)),
+            "command": [str(bin_folder / "vllm"), "serve"],
+            "memory": 1.0,
+            "max_model_len": MAX_MODEL_LEN,
+            "arguments": ["--enforce-eager"],
+            "environment": ON_CPU,
+            "concurrency": 2,
+            "params": {"max_tokens": 500, "temperature": 1.0},
+        }
+        for seed, name in enumerate(("sim-a", "sim-b"))
+    }
+    return Project(
+        tmp_path / "project",
+        items=2,
+        # With less patience calls give up before anybody has seen that the server is dead.
+        job={"judges": ["leak", "exact"], "patience": 1.0},
+        models={**models, "sim-judge": None},
+        judges={"leak": {"model": "sim-b"}},
+        simulated=None,
+    )
+
+
+def loads(err: str) -> dict[str, int]:
+    found = re.search(r"vLLM servers started: (.*)", err)
+    assert found, err
+    return {name: int(count) for name, count in re.findall(r"(\S+) (\d+)", found[1])}
+
+
+def front_of(engine: int) -> int:
+    """The process id of the vLLM that the supervisor of a running engine started."""
+    for supervisor, command in children(engine):
+        if "leakgrid.providers.vllm" in command:
+            for pid, words in children(supervisor):
+                if "serve" in words.split():
+                    return pid
+    raise AssertionError("no vLLM is up")
+
+
+def answers(project: Project) -> dict[str, str]:
+    """By request key, the run in which its answer came; an answer that came twice is an error."""
+    rows = project.sql("SELECT key, run FROM answers WHERE kind = 'answer'")
+    found = {row["key"]: row["run"] for row in rows}
+    assert len(found) == len(rows), "a call was paid for twice"
+    return found
+
+
+def answered(project: Project, lane: str) -> int:
+    """Answers of a lane that are on disk now."""
+    mark = f'"lane":"{lane}"'.encode()
+    journals = (project.folder / "cache" / "answers").glob("*.jsonl")
+    return sum(path.read_bytes().count(mark) for path in journals)
+
+
+def killed_while_it_answers(project: Project, lane: str) -> tuple[int, str]:
+    """A run whose vLLM for ``lane`` is killed in the midst of its work: exit code, what it said."""
+    said = project.folder / "said.txt"
+    with said.open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leakgrid", "run", "jobs/job.toml", "--quiet"],
+            cwd=project.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
+        try:
+            wait_until(lambda: process.poll() is not None or answered(project, lane) >= 3, START_S)
+            assert process.poll() is None, said.read_text()
+            front = front_of(process.pid)
+            workers = [pid for pid, _ in children(front)]
+            os.kill(front, signal.SIGKILL)
+            code = process.wait(timeout=100)
+        finally:
+            process.kill()
+            process.wait()
+    assert workers and not any(alive(pid) for pid in workers)
+    return code, said.read_text()
+
+
+def test_two_models_take_turns_and_a_dead_server_costs_nothing_twice(project: Project) -> None:
+    code, err = killed_while_it_answers(project, "sim-b")
+    assert code == 3, err
+    assert "the vLLM sim-b server died" in err and "vLLM died (exit code -9)" in err
+    assert "run the same command again to go on" in err
+    assert loads(err) == {"sim-a": 1, "sim-b": 1}
+    kept = answers(project)
+
+    process = project.start("run", "jobs/job.toml", "--quiet")
+    out, err = process.communicate(timeout=START_S)
+    assert process.returncode == 0, err
+    # All that sim-a had to say was kept: it is not even started.
+    assert loads(err) == {"sim-a": 0, "sim-b": 1}
+    whole = answers(project)
+    assert {key: whole[key] for key in kept} == kept
+    assert f" {len(whole) - len(kept)} calls sent" in out
+    rows = project.sql("SELECT status, count(*) AS n FROM cell GROUP BY ALL")
+    assert rows == [{"status": "done", "n": 2 * 2 * 2 * 2}]
+    verdicts = project.sql("SELECT judge, leaked, why FROM verdict_now")
+    assert len(verdicts) == 2 * 2 * 2 * 2 * 2
+    for row in verdicts:
+        assert row["leaked"] is not None or row["why"], row
+    assert any(row["leaked"] is not None for row in verdicts if row["judge"] == "leak")
