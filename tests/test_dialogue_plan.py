@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,12 @@ def test_the_single_message_and_label_jobs_are_planned_with_their_cost(shipped: 
 def test_the_demonstrations_are_planned_over_the_sample(shipped: Path) -> None:
     told = planned(shipped, "labels-demo", "dialogue-demo")
     assert "32 items x 12 columns = 384 cells" in told
-    assert "24 items x 24 columns = 576 cells" in told
+    demo = tomllib.loads((shipped / "jobs" / "dialogue-demo.toml").read_text())
+    columns = demo["job"].get("samples", 1)
+    for axis in ("models", "receivers", "conditions", "turns"):
+        columns *= len(demo["job"][axis])
+    items = demo["subset"]["instances"]
+    assert f"{items} items x {columns} columns = {items * columns:,} cells" in told
     assert calls(told, "sim-labeller") == 384
     assert "0 (simulated)" in told
 

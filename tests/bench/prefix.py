@@ -200,7 +200,7 @@ async def _walk_all(
 
     from leakgrid.lanes.lane import Lane
     from leakgrid.lanes.values import Parcel, Quota
-    from leakgrid.outcomes import KEPT, Outcome
+    from leakgrid.outcomes import SPOKEN, Outcome
     from leakgrid.providers.vllm_chat import VllmChat
     from leakgrid.providers.vllm_metrics import fetch_load
 
@@ -224,7 +224,7 @@ async def _walk_all(
                 for call in calls:
                     sent = await lane.send(Parcel(provider, orjson.dumps(provider.body(call))))
                     reading = sent.reading
-                    if reading.outcome not in KEPT or reading.outcome is Outcome.INVALID:
+                    if reading.outcome not in SPOKEN and reading.outcome is not Outcome.TRUNCATED:
                         raise NotMeasuredError(
                             f"a call ended as {reading.outcome}: {reading.error}"
                         )

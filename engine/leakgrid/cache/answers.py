@@ -49,7 +49,7 @@ class AnswerCache:
         self._readers: list[Reader] = []
         self._recent = Recent()
         self._numbers: dict[str, int] = {}
-        self._loading: dict[tuple[int, int], asyncio.Future[None]] = {}
+        self._loading: dict[tuple[int, int], asyncio.Future[tuple[Reader, Any]]] = {}
         self._written: JournalFile | None = None
         self._written_number = 0
         self.journal = Journal(
@@ -95,35 +95,43 @@ class AnswerCache:
             if reader.has(ahead):
                 self._loading_of(number, ahead)
         while row is None:
-            await self._load_block(number, ordinal // self._readers[number].block_rows)
-            row = self._readers[number].ready(ordinal)
+            # Out of what was read, not out of what is kept: other blocks may have put it out since.
+            held, content = await self._load_block(
+                number, ordinal // self._readers[number].block_rows
+            )
+            row = held.row(content, ordinal)
         return row if row.get("key") == key.hex() else None
 
-    async def _load_block(self, number: int, block: int) -> None:
-        """Have one block read, once for all who need it now."""
-        await asyncio.shield(self._loading_of(number, block))
+    async def _load_block(self, number: int, block: int) -> tuple[Reader, Any]:
+        """Have one block read, once for all who need it now: by which reader, and its content."""
+        return await asyncio.shield(self._loading_of(number, block))
 
-    def _loading_of(self, number: int, block: int) -> asyncio.Future[None]:
+    def _loading_of(self, number: int, block: int) -> asyncio.Future[tuple[Reader, Any]]:
         loading = self._loading.get((number, block))
-        if loading is None:
+        # One that is done may be too old for a row that was written since, and to wait for it
+        # again would not even let go of the loop.
+        if loading is None or loading.done():
             loop = asyncio.get_running_loop()
             loading = loop.run_in_executor(self._thread, self._read, number, block)
             self._loading[number, block] = loading
             loading.add_done_callback(lambda done: self._loaded(number, block, done))
         return loading
 
-    def _loaded(self, number: int, block: int, done: asyncio.Future[None]) -> None:
-        self._loading.pop((number, block), None)
+    def _loaded(self, number: int, block: int, done: asyncio.Future[tuple[Reader, Any]]) -> None:
+        if self._loading.get((number, block)) is done:
+            del self._loading[number, block]
         if not done.cancelled():
             done.exception()  # seen here: who waits raises it, and a block read ahead has nobody
 
-    def _read(self, number: int, block: int) -> None:
+    def _read(self, number: int, block: int) -> tuple[Reader, Any]:
+        reader = self._readers[number]
         try:
-            self._readers[number].load(block)
+            return reader, reader.load(block)
         except FileNotFoundError:  # sealed since: the stem is a segment now
             segment = SegmentReader(self._path(number).with_suffix(SEGMENT), self._recent)
-            segment.load(block * self._readers[number].block_rows // GROUP_ROWS)
+            content = segment.load(block * reader.block_rows // GROUP_ROWS)
             self._readers[number] = segment
+            return segment, content
 
     def _path(self, number: int) -> Path:
         stem = next(stem for stem, known in self._numbers.items() if known == number)

@@ -36,8 +36,11 @@ class Reader(Protocol):
     def has(self, block: int) -> bool:
         """Whether the file goes on to this block, and it is not in memory."""
 
-    def load(self, block: int) -> None:
-        """Read one block from disk."""
+    def load(self, block: int) -> Any:
+        """Read one block from disk, and return its content."""
+
+    def row(self, content: Any, ordinal: int) -> Row | None:
+        """The row out of its block's content; None if it was written after that was read."""
 
 
 class Recent:
@@ -68,9 +71,10 @@ class JournalReader:
 
     def ready(self, ordinal: int) -> Row | None:
         held = self._blocks.get(ordinal // self.block_rows)
-        if held is None:
-            return None
-        data, begin = held
+        return None if held is None else self.row(held, ordinal)
+
+    def row(self, content: Any, ordinal: int) -> Row | None:
+        data, begin = content
         start = self._file.offsets[ordinal] - begin
         if start >= len(data):
             return None
@@ -80,7 +84,7 @@ class JournalReader:
     def has(self, block: int) -> bool:
         return block not in self._blocks and block * self.block_rows < len(self._file.offsets)
 
-    def load(self, block: int) -> None:
+    def load(self, block: int) -> Any:
         offsets, first = self._file.offsets, block * self.block_rows
         after = first + self.block_rows
         end = offsets[after] if after < len(offsets) else self._file.size
@@ -88,6 +92,7 @@ class JournalReader:
             file.seek(offsets[first])
             content = (file.read(end - offsets[first]), offsets[first])
             self._recent.keep(self._blocks, block, content)
+        return content
 
 
 class SegmentReader:
@@ -103,16 +108,17 @@ class SegmentReader:
 
     def ready(self, ordinal: int) -> Row | None:
         block = self._blocks.get(ordinal // GROUP_ROWS)
-        if block is None:
-            return None
+        return None if block is None else self.row(block, ordinal)
+
+    def row(self, content: Any, ordinal: int) -> Row | None:
         place = ordinal % GROUP_ROWS
-        return {name: column[place] for name, column in block.items()}
+        return {name: column[place] for name, column in content.items()}
 
     def has(self, block: int) -> bool:
         known = self._segment is not None and block < self._segment.num_row_groups
         return known and block not in self._blocks
 
-    def load(self, block: int) -> None:
+    def load(self, block: int) -> Any:
         import pyarrow.parquet as pq
 
         if self._segment is None:
@@ -120,6 +126,7 @@ class SegmentReader:
         table = self._segment.read_row_group(block, columns=list(WANTED))
         content = {name: _values(table.column(name)) for name in WANTED}
         self._recent.keep(self._blocks, block, content)
+        return content
 
 
 def _values(column: Any) -> list[Any]:

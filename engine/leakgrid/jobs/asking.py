@@ -25,7 +25,7 @@ from leakgrid.outcomes import KEPT, Outcome
 from leakgrid.providers.wire import Provider, text_of
 from leakgrid.types import Answer, Call, Usage
 
-FROM_CACHE_AT_ONCE = 64
+FROM_CACHE_AT_ONCE = 16
 
 
 @dataclass(slots=True)

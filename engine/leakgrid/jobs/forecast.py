@@ -175,11 +175,15 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
         f"{plan.cells:,} cells, {plan.cells - todo:,} done, {todo:,} open",
         file=out,
     )
+    turns = {column.point.turns for column in plan.columns}
+    if len(turns) > 1:
+        each = plan.cells // len(turns)
+        print(f"{each:,} cells for each of {len(turns)} numbers of rounds", file=out)
     if not todo:
         print("nothing would be sent", file=out)
         return
     print(
-        f"{'model':<24}{'calls':>10}{'tokens in':>14}{'tokens out':>12}{'dollars':>16}{'time':>10}",
+        f"{'model':<24}{'calls':>12}{'tokens in':>18}{'tokens out':>16}{'dollars':>16}{'time':>10}",
         file=out,
     )
     for model, lane in sorted(lanes.items()):
@@ -188,7 +192,7 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
         if spec.provider in FREE:
             usd = f"0 ({spec.provider})"
         print(
-            f"{model:<24}{lane.calls:>10,.0f}{lane.input_tokens:>14,.0f}{lane.output_tokens:>12,.0f}"
+            f"{model:<24}{lane.calls:>12,.0f}{lane.input_tokens:>18,.0f}{lane.output_tokens:>16,.0f}"
             f"{usd:>16}{'batch' if spec.tier == 'batch' else _span(lane.seconds):>10}",
             file=out,
         )
