@@ -543,7 +543,7 @@ def test_a_refusal_without_words_among_others_discloses_nothing(tmp_path: Path) 
     assert revealed(record) == [("sender", 0, "fact_1", F), ("sender", 1, "fact_1", F)]
 
 
-def test_refusals_without_words_alone_tell_nothing(tmp_path: Path) -> None:
+def test_refusals_without_words_are_answers_that_disclose_nothing(tmp_path: Path) -> None:
     for turns in (0, 2):
         benchmark = world(tmp_path, reveal(level="both"), turns=(turns,))
         ask = ScriptedAsk(lambda call, number: ended(Outcome.REFUSAL))
@@ -552,7 +552,7 @@ def test_refusals_without_words_alone_tell_nothing(tmp_path: Path) -> None:
         assert judge_calls(ask) == []
         assert len(record.hearings) == (6 if turns else 2)
         assert {(one.asked, one.whole, one.why) for one in record.hearings} == {
-            (0, False, "nobody said a word")
+            (4, True, "the speaker said nothing")
         }
 
 

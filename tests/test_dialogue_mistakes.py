@@ -62,7 +62,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"labels": {"weights": {"pragmatc": 1}}},
         "labels.weights.pragmatc: 'pragmatc' is not known here; did you mean 'pragmatic'?",
     ),
-    "no weight": ({"labels": {"weights": {"pragmatic": 0}}}, "all weights are 0"),
+    "no weight": ({"labels": {"weights": {"pragmatic": 0}}}, "their sum is 0; it must be 1"),
+    "weights in per cent": (
+        {"labels": {"weights": {"fundamentalist": 26, "pragmatic": 64, "unconcerned": 10}}},
+        "their sum is 100; it must be 1",
+    ),
     "basics": ({"labels": {"basics": "none"}}, "labels.basics: 'none' is not known here"),
     "subset": (
         {"subset": {"instances": -3}},

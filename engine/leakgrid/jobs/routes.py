@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from leakgrid.jobs.chat_templates import ask_templates, warnings
 from leakgrid.jobs.gpu import Gpu, Seat, open_gpu, tell
 from leakgrid.jobs.models import OPENAI_URL, ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
+from leakgrid.jobs.watched import Watched
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel, Quota
 from leakgrid.providers.google_credentials import AccessTokens
@@ -165,6 +166,13 @@ async def open_ways(
             provider = provider_of(spec, url, identity, session, secret, tokens, facts)
             routes[spec.name] = Route(provider, lane)
 
+        def reopen_route(
+            spec: ModelSpec, url: str, facts: Mapping[str, Any], gone: asyncio.Event
+        ) -> None:
+            open_route(spec, routes[spec.name].lane, url, facts)
+            route = routes[spec.name]
+            routes[spec.name] = replace(route, provider=Watched(route.provider, gone))
+
         for name, sharing in groups.items():
             quota = _strictest([spec.quota for spec in sharing])
             lane = Lane(
@@ -204,13 +212,7 @@ async def open_ways(
         served = tuple((servers[source], tuple(held)) for source, held in by_server.items())
         gpu = None
         if seats:
-            gpu = open_gpu(
-                plan,
-                seats,
-                cache,
-                session,
-                lambda s, u, f: open_route(s, routes[s.name].lane, u, f),
-            )
+            gpu = open_gpu(plan, seats, cache, session, reopen_route)
             stack.push_async_callback(gpu.end)
         batches = Batches(batch_lanes) if batch_lanes else None
         if batches is not None:

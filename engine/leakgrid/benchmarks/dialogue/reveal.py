@@ -129,12 +129,13 @@ class Judges:
         """What one judge says of one speech.
 
         Where the speaker has no words no model is asked: in a dialogue that otherwise took place
-        nothing of theirs was disclosed, in one without any word nothing is known. Of a dialogue
-        that the next run takes up again no judge is asked either: what it says would be about a
-        text that nobody keeps.
+        nothing of theirs was disclosed (a refusal without words took place), in one without any
+        word nothing is known. Of a dialogue that the next run takes up again no judge is asked
+        either: what it says would be about a text that nobody keeps.
         """
         whole, why, memories = speech.whole, speech.why, profile.memories
-        if talk.outcome not in KEPT or not any(one.text for one in talk.said):
+        spoke = any(one.text or one.outcome is Outcome.REFUSAL for one in talk.said)
+        if talk.outcome not in KEPT or not spoke:
             whole, why, memories = False, talk.why or "nobody said a word", ()
         elif not any(one.text for one in speech.messages):
             why, memories = why or "the speaker said nothing", ()
