@@ -244,6 +244,15 @@ LOGS: dict[str, tuple[str, list[str], str]] = {
         ["importlib.metadata.PackageNotFoundError: No package metadata was found for vllm"],
         "no distribution called vllm",
     ),
+    "a seed and a long prompt on a CPU": (
+        "seed on a CPU",
+        [
+            ERROR + "RuntimeError: CPU Generator does not use offset",
+            "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack "
+            "trace (above) for the root cause.",
+        ],
+        "--no-enable-chunked-prefill",
+    ),
 }
 
 NOISE_BEFORE = [

@@ -28,8 +28,11 @@ from leakgrid.types import Call, Message, Schema
 from tests.dialogue_cells import SAMPLE
 from tests.dialogue_project import DialogueProject
 from tests.vllm_world import (
+    ARGUMENTS,
+    END,
     MAX_MODEL_LEN,
     ON_CPU,
+    THOUGHTLESS,
     home_of,
     real_environment,
     real_vllm,
@@ -40,8 +43,6 @@ from tests.vllm_world import (
 pytestmark = [*real_vllm, pytest.mark.timeout(300)]
 
 T = TypeVar("T")
-END, THINK, THOUGHT = "256", "258", "259"
-"""The tiny model's tokens for the end of a reply and for the two tags around thinking."""
 
 VERDICT = {
     "type": "object",
@@ -69,7 +70,7 @@ class Real:
             "model": str(self.model),
             "name": "tiny",
             "max_model_len": MAX_MODEL_LEN,
-            "arguments": ["--enforce-eager"],
+            "arguments": ARGUMENTS,
             "environment": ON_CPU,
             "log": str(self.folder / f"{name}.log"),
             **changes,
@@ -215,7 +216,7 @@ def test_a_lane_is_steered_by_its_metrics(served: dict[str, Any]) -> None:
                 helper.cancel()
         return lane.statistics().limit, set(outcomes)
 
-    limit, outcomes = asking(served, steps, temperature=0, max_tokens=60)
+    limit, outcomes = asking(served, steps, temperature=0, max_tokens=60, min_tokens=60)
     assert outcomes <= {Outcome.ANSWER, Outcome.TRUNCATED}
     assert max(load.running for load in seen) > 1 and limit >= 1
 
@@ -257,14 +258,26 @@ def run(project: DialogueProject) -> Told:
     return Told(process.returncode, out, err)
 
 
-def small_sample(path: Path, people: int, facts: int) -> Path:
-    """The first people of the shipped sample, with so many facts each: noise is read slowly."""
+def small_sample(folder: Path, people: int, facts: int) -> tuple[Path, bytes]:
+    """The first people of the shipped sample with so many facts each, and their labels.
+
+    A judge of noise is asked again for every fact, and its noise takes a second.
+    """
     profiles = json.loads((SAMPLE / "profiles.json").read_bytes())[:people]
     for profile in profiles:
         known = profile["information_attributes"]
         profile["information_attributes"] = dict(list(known.items())[:facts])
+    known = [profile["information_attributes"].keys() for profile in profiles]
+    path = folder / "small.json"
     path.write_text(json.dumps(profiles))
-    return path
+    labels = [json.loads(line) for line in (SAMPLE / "labels.jsonl").read_bytes().splitlines()]
+    first = list(dict.fromkeys(label["profile"] for label in labels))[:people]
+    kept = [
+        label
+        for label in labels
+        if label["profile"] in first and label["attribute"] in known[first.index(label["profile"])]
+    ]
+    return path, b"".join(json.dumps(label).encode() + b"\n" for label in kept)
 
 
 def test_a_dialogue_at_a_server_of_someone_else_end_to_end(
@@ -277,23 +290,25 @@ def test_a_dialogue_at_a_server_of_someone_else_end_to_end(
         "base_urls": [f"http://127.0.0.1:{served['port']}/v1"],
         "identity": "the tiny one",
     }
-    # Noise that ends soon and does not think, so that there is something to judge.
-    speaking = {"logit_bias": {END: 4, THINK: -100, THOUGHT: -100}, "min_tokens": 20}
+    # Noise that ends soon, so that there is something to judge.
+    speaking = {"logit_bias": {END: 4, **THOUGHTLESS}, "min_tokens": 20}
+    judging = {"logit_bias": THOUGHTLESS, "temperature": 0.7}
     models = {
         "sim-open": {**at, "params": {"max_tokens": 150, **speaking}},
         "sim-discreet": {**at, "params": {"max_tokens": 150, **speaking}},
-        "sim-judge": {**at, "params": {"max_tokens": 900, "temperature": 0.7}},
+        "sim-judge": {**at, "params": {"max_tokens": 900, **judging}},
     }
+    profiles, labels = small_sample(tmp_path, people=2, facts=4)
     project = DialogueProject(
         tmp_path / "project",
-        profiles=small_sample(tmp_path / "small.json", people=2, facts=4),
+        profiles=profiles,
         job={"turns": [1]},
         subset={"instances": 1},
-        labels=None,
         models=models,
         judges={"reveal": {"batch": 2, "retries": 0}},
         simulated=None,
     )
+    (project.folder / "labels.jsonl").write_bytes(labels)
     first = run(project)
     assert first.code == 0, first.err
     assert project.sql("SELECT status, ended FROM dialogue_cell") == [

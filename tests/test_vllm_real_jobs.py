@@ -17,8 +17,10 @@ import pytest
 
 from tests.project import Project, wait_until
 from tests.vllm_world import (
+    ARGUMENTS,
     MAX_MODEL_LEN,
     ON_CPU,
+    THOUGHTLESS,
     alive,
     children,
     home_of,
@@ -48,10 +50,15 @@ def project(tmp_path: Path, pytestconfig: pytest.Config) -> Project:
             "command": [str(bin_folder / "vllm"), "serve"],
             "memory": 1.0,
             "max_model_len": MAX_MODEL_LEN,
-            "arguments": ["--enforce-eager"],
+            "arguments": ARGUMENTS,
             "environment": ON_CPU,
             "concurrency": 2,
-            "params": {"max_tokens": 600, "temperature": 1.0, **more},
+            "params": {
+                "max_tokens": 600,
+                "temperature": 1.0,
+                "logit_bias": THOUGHTLESS,
+                **more,
+            },
         }
         for name, seed, more in (
             ("sim-a", 0, {"min_tokens": 200}),

@@ -40,6 +40,17 @@ ON_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
 MAX_MODEL_LEN = 8192
 """A token of the tiny model is a byte, so prompts of jobs are some thousands."""
 
+WHOLE_PROMPTS = ("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(MAX_MODEL_LEN))
+"""On the CPU vLLM 0.32 dies of a request with a seed whose prompt it reads in pieces."""
+
+ARGUMENTS = ["--enforce-eager", *WHOLE_PROMPTS]
+
+END, THINK, THOUGHT = "256", "258", "259"
+"""The tiny model's tokens for the end of a reply and for the two tags around thinking."""
+
+THOUGHTLESS = {THINK: -100, THOUGHT: -100}
+"""Noise has a tag here and there, and what stands before a closing one is no reply."""
+
 
 def config_file(folder: Path, plan: Mapping[str, Any] | None = None, **changes: Any) -> Path:
     """The configuration of a stand-in that behaves by ``plan``; returns its path."""

@@ -156,6 +156,7 @@ class Gpu:
             last=1,
             passes=config.passes,
             progress=self.tell,
+            closes=True,
         )
         stack = contextlib.AsyncExitStack()
         try:

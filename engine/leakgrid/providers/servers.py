@@ -51,11 +51,13 @@ class Server:
         last: int = 3,
         passes: Collection[str] = (),
         progress: Callable[[str], None] | None = None,
+        closes: bool = False,
     ) -> None:
         """``ready_s`` and ``stop_s``: seconds it may take to be ready, and to end when told to.
 
         ``last``: how many of its last lines explain its end. ``passes``: names of secret
-        variables that it may see. ``progress`` gets what it prints while it starts.
+        variables that it may see. ``progress`` gets what it prints while it starts. ``closes``:
+        it closes its stdout as soon as it serves no more, before it has ended.
         """
         self.name = name
         self._command = [sys.executable, "-m", module, *arguments]
@@ -64,6 +66,7 @@ class Server:
         self._last = last
         self._passes = frozenset(passes)
         self._progress = progress
+        self._closes = closes
         self._told: deque[str] = deque(maxlen=TOLD_LINES)
         self._reading: asyncio.Task[None] | None = None
         self._stopping = False
@@ -96,7 +99,7 @@ class Server:
         return f"http://127.0.0.1:{self.ready.port}/v1"
 
     async def watch(self) -> ServerDown | None:
-        """Return when the process ends, or closes its stdout since it serves no more.
+        """Return when the process ends, or (``closes``) closes its stdout and serves no more.
 
         Why, or None if it was told to end.
         """
@@ -104,6 +107,8 @@ class Server:
         async with asyncio.TaskGroup() as group:
             speaking = group.create_task(self._drain(self._process.stderr))
             await self._drain(self._process.stdout)
+            if not self._closes:  # some libraries close it when they have begun
+                await self._process.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
                     what = f"died (exit code {await self._process.wait()})"

@@ -183,13 +183,20 @@ FAULTS = (
         "this build of vLLM is no distribution called vllm, so its command line refuses: give "
         'command = ["python", "-m", "vllm.entrypoints.openai.api_server"] with its own python',
     ),
+    _fault(
+        "seed on a CPU",
+        r"CPU Generator does not use offset",
+        "on a CPU this vLLM dies of a request with a seed whose prompt it reads in pieces: add "
+        'arguments = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", "N"], N at least '
+        "max_model_len",
+    ),
 )  # fmt: skip
 
 _LAST = re.compile(
     r"^(?:\([^)]*\) ?)*(?:(?:ERROR|CRITICAL) \S+ \S+ \[\S+\] )?\s*"
     r"((?:\w+\.)*\w*(?:Error|Exception)\b.*)$"
 )
-_ELSEWHERE = "See root cause above"
+_ELSEWHERE = ("See root cause above", "See stack trace (above)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -211,7 +218,7 @@ def explain(lines: Sequence[str], code: int | None = None) -> str:
         )
     for line in reversed(plain):
         error = _LAST.match(line)
-        if error is not None and _ELSEWHERE not in line:
+        if error is not None and not any(words in line for words in _ELSEWHERE):
             return error.group(1)[:300]
     last = next((line.strip() for line in reversed(plain) if line.strip()), "")
     return last[:300] or "it printed nothing"
