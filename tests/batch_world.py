@@ -100,7 +100,7 @@ class World:
                 pace=QUICK,
                 told=self.told.append,
             )
-            route: Any = Route(provider, self.lane)  # type: ignore[arg-type]
+            route: Any = Route(provider, self.lane)
             asker = Asker({"m": route}, cache, job="job", run="run")
 
             async def walk() -> int:

@@ -88,9 +88,25 @@ class Course:
             intent = await self._uploaded(intent)
         if intent.batch:
             batch = await self.call(self._service.status, intent.batch, tries=None)
+            if batch.state is State.FAILED and not intent.fresh:
+                # The run before may have been left between a new batch and the note of it.
+                batch = await self._adopted(intent) or batch
         else:
             # An earlier run may have been killed between the batch and the note of it.
-            batch = await self._created(intent, unsure=not intent.fresh)
+            try:
+                batch = await self._created(intent, unsure=not intent.fresh)
+            except LaneStopped as gone:
+                if intent.fresh or gone.outcome is not Outcome.INVALID:
+                    raise
+                # The service knows neither a batch of this mark nor the file: ask anew.
+                lost = Batch(
+                    id="",
+                    state=State.FAILED,
+                    status="gone",
+                    trouble=Outcome.TRANSIENT,
+                    error=str(gone),
+                )
+                raise NeverRan(lost) from gone
         while True:
             batch = await self.ended(batch)
             if batch.state is State.ENDED:

@@ -120,13 +120,14 @@ class Intake:
     ) -> tuple[float, tuple[Outcome, str] | None]:
         """(dollars, what stops the lane) of an ended batch."""
         path = self._book.folder / f"{intent.id}.results"
-        settled, before = set[str](), self.tally.usd
+        settled, usd = set[str](), 0.0
         for look in range(1, LOOKS + 1):
             await self._course.fetched(batch, path)
             harvest = await self._reaper.gather(path, asked, time.time() - intent.began)
             settled |= harvest.settled
             for size, role, into, out in harvest.learned:
                 self._estimator.learn(size, role, into, out)
+            usd += harvest.usd
             self.tally.add(harvest)
             missing = asked.keys() - settled - harvest.failed.keys()
             if look == LOOKS or not (harvest.torn or (batch.whole and missing)):
@@ -146,8 +147,8 @@ class Intake:
         stopping, rejected = harvest.stopping, harvest.rejected
         proven = bool(settled) or self.tally.kept > 0 or len(rejected) < UNPROVEN
         await self._give_up(harvest, settled, invalid=proven)
+        usd += harvest.usd
         self.tally.add(harvest)
-        usd = self.tally.usd - before
         await self._put_away(batch, harvest, path)
         await aside(
             lambda: self._book.closed(

@@ -219,7 +219,8 @@ class BatchLane:
         assert self._book is not None
         for intent in list(self._book.live.values()):
             # Paid already, so never refused; what it may cost still counts against the budget.
-            if self._spending is not None and self._spending.reserve(intent.usd):
+            if self._spending is not None:
+                self._spending.owe(intent.usd)
                 self._reserved[intent.id] = intent.usd
             self._follow(group, intent)
         if self._following:
@@ -239,6 +240,8 @@ class BatchLane:
         assert self._book is not None
         cutter = drafts(taken, self._service, self._estimate)
         while (draft := await aside(next, cutter, None)) is not None:
+            if self._stopped is not None:
+                break  # whoever stopped the lane wants no new batch
             fits = self._afford(draft)
             if not fits:
                 continue
@@ -342,6 +345,10 @@ class BatchLane:
         finally:
             self._calls_out -= intent.calls
             del self._following[intent.id]
+            reserved = self._reserved.pop(intent.id, None)
+            if self._spending is not None and reserved is not None:
+                # Left behind: it goes on at the service and is charged, and nobody gives it back.
+                self._spending.settle(reserved, reserved)
             if stop is not None:
                 self.stop(stop)
             if not self._following:

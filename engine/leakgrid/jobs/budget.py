@@ -25,6 +25,11 @@ class Budget:
         self._open += 1
         return True
 
+    def owe(self, usd: float) -> None:
+        """Set aside what was ordered already, within the budget or not."""
+        self._reserved += usd
+        self._open += 1
+
     def settle(self, estimate: float, actual: float) -> None:
         """Replace a reservation by what was really charged."""
         self._reserved -= estimate

@@ -193,8 +193,7 @@ class Gpu:
         if stack is not None:
             await stack.aclose()
         if seat.watch is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await seat.watch
+            await asyncio.wait([seat.watch])
         seat.watch = seat.steer = None
 
 

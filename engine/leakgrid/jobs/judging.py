@@ -24,6 +24,7 @@ from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.asking import Asker
 from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import only_run
 from leakgrid.jobs.jobfile import Job, load_job
 from leakgrid.jobs.plan import Plan
@@ -78,12 +79,16 @@ def evaluate(
     job = load_job(path)
     columns = [column.id for column in Plan(job).columns] if records else []
     labels = labels or _labels(job)
-    plan = Plan(_for_labels(job, labels, judge), cache=cache)
+    chosen = _for_labels(job, labels, judge)
+    plan = Plan(chosen, cache=cache)
     replies = load_labelled(labels, {item.id: item for item in plan.benchmark.items})
     panel = Panel(job.prompts, plan.judges)
     session = Session()
     if any(use.model for use in plan.judges):
-        said = asyncio.run(_through_lanes(plan, panel, replies, cache, session))
+        said = _asked(plan, panel, replies, cache, session)
+        while said is None:  # a server turned out to be another than was planned for
+            plan = Plan(chosen, cache=cache)
+            said = _asked(plan, panel, replies, cache, session)
     else:
         said = asyncio.run(_all(panel, _no_model, replies, session))
     if session.fatal:
@@ -124,6 +129,22 @@ def evaluate(
     return EXIT_OPEN_CELLS if session.open else 0
 
 
+def _asked(
+    plan: Plan, panel: Panel, replies: tuple[Labelled, ...], cache: Path, session: Session
+) -> list[list[Said | None]] | None:
+    """What every judge says of every reply; None where it must be planned anew."""
+    said = None
+    try:
+        said = asyncio.run(_through_lanes(plan, panel, replies, cache, session))
+    except* IdentityChanged:
+        pass
+    except* asyncio.CancelledError:
+        raise Interrupted("interrupted: run the same command again to go on") from None
+    if said is None and session.interrupted:
+        raise Interrupted("interrupted: run the same command again to go on")
+    return said
+
+
 def _labels(job: Job) -> Path:
     """The labelled replies of the project that the job belongs to, or those shipped."""
     own = job.home / LABELS
@@ -157,6 +178,9 @@ async def _through_lanes(
     models = {use.model for use in plan.judges if use.model}
     askers: list[Asker] = []
     ways: list[Ways] = []
+    serving: list[bool] = []
+    main = asyncio.current_task()
+    assert main is not None
 
     def stop(why: str) -> None:
         for lane in (lane for way in ways for lane in way.lanes):
@@ -168,8 +192,10 @@ async def _through_lanes(
 
     def interrupt() -> None:
         # Calls in flight are paid for, so they may finish; whatever waits is given up.
-        session.interrupted = True
+        again, session.interrupted = session.interrupted, True
         stop("interrupted")
+        if again or not serving:  # a server may take an hour to load, and nothing is in flight
+            main.cancel()
 
     def failed(lane: Any, parcel: Any, attempt: Any) -> None:
         askers[0].note_failed(lane, parcel, attempt)
@@ -183,6 +209,9 @@ async def _through_lanes(
         stack.enter_context(only_run(cache, job.name))
         answers = await stack.enter_async_context(AnswerCache(cache, on_full=full))
         session.notices += answers.notices
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupt)
+            stack.callback(loop.remove_signal_handler, number)
         ways.append(
             await stack.enter_async_context(
                 open_ways(plan, models, cache, budget=budget, on_failed=failed, batch=False)
@@ -197,12 +226,10 @@ async def _through_lanes(
             )
         asker = Asker(ways[0].routes, answers, job=job.name, run=run)
         askers.append(asker)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupt)
-            stack.callback(loop.remove_signal_handler, number)
         async with asyncio.TaskGroup() as group:
             helpers = ways[0].tend(group)
             await ways[0].begin(group, answers, run, load=True)
+            serving.append(True)
             try:
                 said = await _all(panel, asker.ask, replies, session)
             finally:

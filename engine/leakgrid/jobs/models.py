@@ -115,7 +115,9 @@ def _azure(table: Table, params: Mapping[str, Any]) -> _Reading:
 
 def _gemini(table: Table, params: Mapping[str, Any]) -> _Reading:
     _check_google(table, params)
-    return _Reading(table.text("base_url", GEMINI_URL), table.text("key_env", "GEMINI_API_KEY"))
+    base_url = table.text("base_url", GEMINI_URL)
+    own = urlsplit(base_url).hostname == urlsplit(GEMINI_URL).hostname
+    return _Reading(base_url, table.text("key_env", "GEMINI_API_KEY" if own else ""))
 
 
 def _vertex(table: Table, params: Mapping[str, Any]) -> _Reading:

@@ -26,6 +26,9 @@ from leakgrid.jobs.models import ModelSpec
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
 
+USUAL_SHAPE = {"api": "chat", "system": "send"}
+"""Options of a model that shape its requests, with what holds where a job says nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -145,7 +148,12 @@ class Plan:
             from leakgrid.jobs.gpu import identity_of
 
             return identity_of(spec, self._cache)
-        return spec.options.get("identity") or spec.endpoint
+        identity = str(spec.options.get("identity") or spec.endpoint)
+        if not spec.headers:
+            return identity
+        # A header may switch a model to something else (a beta); no secret stands in a job file.
+        data = orjson.dumps(dict(spec.headers), option=orjson.OPT_SORT_KEYS)
+        return f"{identity}#{hashlib.sha256(data).hexdigest()[:16]}"
 
     def _columns(self) -> Iterator[Column]:
         job = self.job
@@ -189,7 +197,13 @@ class Plan:
         if not name:
             return []
         spec = self.job.specs[name]
-        return [name, spec.provider, spec.model, self.identities[name], dict(spec.params)]
+        shape = {
+            key: spec.options[key]
+            for key, usual in USUAL_SHAPE.items()
+            if spec.options.get(key, usual) != usual
+        }
+        found = [name, spec.provider, spec.model, self.identities[name], dict(spec.params)]
+        return [*found, shape] if shape else found
 
 
 def _items(job: Job, benchmark: Benchmark) -> tuple[Item, ...]:

@@ -25,6 +25,7 @@ from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.asking import AskCounts, Asker
 from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import History, only_run
 from leakgrid.jobs.plan import Plan, Todo
 from leakgrid.jobs.progress import Progress
@@ -153,7 +154,11 @@ class Run:
             await self._records.flush()
             if not self.parked or self._halted:
                 return
-            await self._ways.advance(self.parked, stuck=self._progress() == before)
+            try:
+                await self._ways.advance(self.parked, stuck=self._progress() == before)
+            except IdentityChanged:
+                if not self._halted:  # whoever asked the run to stop wants no new plan
+                    raise
 
     def _progress(self) -> int:
         """Grows with every walk that brings the run on: a cell may take many before it ends."""
@@ -184,6 +189,7 @@ class Run:
                 continue
             except Parked as waits:
                 self.parked[waits.lane] += 1
+                await asyncio.sleep(0)  # parking waits for nothing: let the others have a turn
                 continue
             self._records.append_soon(self._row(todo, record))
             if self._records.behind:  # a replay makes records faster than any disk

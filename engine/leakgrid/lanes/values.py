@@ -77,6 +77,9 @@ class Spending(Protocol):
     def reserve(self, usd: float) -> bool:
         """Set ``usd`` aside; False when that would pass the budget."""
 
+    def owe(self, usd: float) -> None:
+        """Set aside what was ordered already, within the budget or not."""
+
     def settle(self, estimate: float, actual: float) -> None:
         """Replace a reservation by what was really charged."""
 

@@ -75,7 +75,7 @@ class GeminiBatches:
         self._errors = errors
         host, _, version = base_url.rstrip("/").rpartition("/")
         self._client: Client = genai.Client(
-            api_key=key,
+            api_key=key or "none",  # else the SDK would look for one in the environment
             vertexai=False,
             http_options=types.HttpOptions(
                 base_url=host,
