@@ -18,6 +18,9 @@ from leakgrid.cache.journal import Journal
 from leakgrid.cache.journal_file import JournalFile
 from leakgrid.cache.segments import quarantine
 
+pytestmark = pytest.mark.may_block
+"""These tests read and write files themselves between steps, and a busy disk may take its time."""
+
 
 def rows_of(folder: Path) -> list[int]:
     """The number in every good row of every journal under ``folder``."""

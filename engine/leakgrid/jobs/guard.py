@@ -1,16 +1,18 @@
 """A guard for tests: it notices every callback that keeps the event loop from its work.
 
 Switched on by the environment variable LEAKGRID_GUARD_MS (milliseconds), for a whole run on
-asyncio's own loop. A callback that the operating system put aside for another process is not
-to blame, so then only its processor time counts. Nor is one during which Python happened to
-collect the garbage of a process that never froze its heap, as a run does.
+asyncio's own loop. A callback is to blame for its own processor time, and for time in which nobody
+works (it sleeps, or waits for a disk). It is not to blame for waiting for a processor that other
+processes have, for the work of other threads, or for the collection of garbage in a process that
+never froze its heap, as a run does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import resource
+import os
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -51,14 +53,16 @@ def install(most_s: float, found: list[Block], *, collections_count: bool = True
         gc.callbacks.append(collections)
 
     def watched(self: Any) -> None:
-        switches = _put_aside()
-        aside = collections.seconds
+        queued, aside, others = _queued(), collections.seconds, time.process_time()
         wall, cpu = time.perf_counter(), time.thread_time()
         before(self)
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
         aside = collections.seconds - aside
         wall, cpu = wall - aside, cpu - aside
-        if wall > most_s and (cpu > most_s or _put_aside() == switches):
+        if wall <= most_s:
+            return
+        others = max(0.0, time.process_time() - others - aside - cpu)
+        if cpu > most_s or wall - (_queued() - queued) - others > most_s:
             found.append(Block(repr(self), wall, cpu))
 
     asyncio.events.Handle._run = watched  # type: ignore[method-assign]
@@ -82,8 +86,18 @@ def told(found: list[Block]) -> str:
     return "the event loop was blocked:\n" + "\n".join(lines)
 
 
-def _put_aside() -> int:
-    return resource.getrusage(_WHO).ru_nivcsw
+def _queued() -> float:
+    """Seconds that this thread has waited for a processor so far; 0 where no one tells."""
+    descriptor = getattr(_own, "descriptor", None)
+    if descriptor is None:
+        try:
+            descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            descriptor = -1
+        _own.descriptor = descriptor
+    if descriptor < 0:
+        return 0.0
+    return int(os.pread(descriptor, 100, 0).split()[1]) / 1e9
 
 
-_WHO = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+_own = threading.local()
