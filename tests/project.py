@@ -149,7 +149,7 @@ class Project:
     ) -> subprocess.CompletedProcess[str]:
         """The command line, run to its end."""
         process = self.start(*words, env=env)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=150)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def run_job(self, **options: Any) -> subprocess.CompletedProcess[str]:
