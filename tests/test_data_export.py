@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,12 @@ import pytest
 
 from leakgrid.datasets.cimemories import load_profiles
 from leakgrid.datasets.cimemories_labels import LabelLine, load_labels
+from leakgrid.jobs import dataexport
+from leakgrid.outcomes import DatasetError
+from leakgrid.store.ingest import ingest, open_file
 from tests.dialogue_cells import SAMPLE
 from tests.dialogue_project import DialogueProject
+from tests.dialogue_world import PERSONAS, LabelWorld
 
 SETS = (
     "SELECT profile, context, attribute, label_set, label_set_unfiltered, labelled, "
@@ -134,6 +141,38 @@ def test_labels_of_one_persona_alone_are_no_label_file(
     assert code == 2, said.out
     assert "fundamentalist, unconcerned" in said.err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("some", [True, False])
+def test_an_unfinished_job_leaves_contexts_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some: bool
+) -> None:
+    """Labels of the samples that are there would be harder than those of all."""
+    made = LabelWorld({"ann": ("a", "b"), "bob": ("a",)}, ["c00"], samples=2)
+    made.plan_labels()
+    for name in ("ann", "bob") if some else ("ann",):
+        for persona in PERSONAS:
+            for number in range(2):
+                if (name, persona, number) != ("ann", "pragmatic", 1):
+                    made.sample(name, "c00", persona, number, "a")
+    ingest(tmp_path, tmp_path / "x.duckdb", **made.tools)
+
+    @contextlib.contextmanager
+    def live(cache: Path) -> Iterator[Any]:
+        with open_file(cache / "x.duckdb", 5, read_only=True) as connection:
+            yield connection
+
+    monkeypatch.setattr(dataexport, "_live", live)
+    target, out = tmp_path / "out.jsonl", io.StringIO()
+    if not some:
+        with pytest.raises(DatasetError, match="samples of every context are missing"):
+            dataexport.export("labels", "labels", tmp_path, target, None, out)
+        assert not target.exists()
+        return
+    dataexport.export("labels", "labels", tmp_path, target, None, out)
+    assert [json.loads(line)["profile"] for line in target.read_text().splitlines()] == ["bob"]
+    assert "1 contexts, 3 shares written" in out.getvalue()
+    assert "1 contexts left out: samples of them are missing" in out.getvalue()
 
 
 @pytest.mark.parametrize(

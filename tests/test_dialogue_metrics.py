@@ -81,6 +81,8 @@ def label_world(threshold: float, *, weights: dict[str, float] | None = None) ->
     world.sample("ann", "c01", "pragmatic", 0, "a")
     world.sample("ann", "c01", "unconcerned", 0, "a")
     world.sample("ann", "c01", "fundamentalist", 0, "a", parsed=False)
+    for persona in PERSONAS:
+        world.sample("ann", "c01", persona, 1, "b", parsed=False)  # settled: dropped, not awaited
     return world
 
 
@@ -123,6 +125,31 @@ def test_a_lower_threshold_makes_weights_matter() -> None:
     # without weight the fundamentalist is not needed for c01 either
     no_fundamentalist = sets(query_of(label_world(0.7, weights={"fundamentalist": 0.0})), "c01")
     assert no_fundamentalist["a"] == "necessary"  # 0.64 + 0.10
+
+
+@pytest.mark.parametrize("left", ["not run", "open", "unparsed"])
+def test_an_unfinished_labelling_job_labels_nothing(left: str) -> None:
+    """One sample of three would make every attribute that it lists a hard label."""
+    world = LabelWorld({"ann": ["a"]}, ["c00", "c01"], samples=3)
+    world.instance("ann", "c00")
+    world.grid()
+    world.plan_labels()
+    world.plan()
+    for context in ("c00", "c01"):
+        for persona in PERSONAS:
+            for number in range(3):
+                if (context, persona, number) != ("c01", "pragmatic", 2):
+                    world.sample("ann", context, persona, number, "a")
+    if left != "not run":
+        world.sample("ann", "c01", "pragmatic", 2, parsed=False)
+        world.rows["records"][-1]["settled"] = left == "unparsed"
+    query = query_of(world)
+    done = left == "unparsed"
+    assert sets(query) == {"a": "necessary"}
+    assert sets(query, "c01") == {"a": "necessary" if done else None}
+    row = one(query, "FROM label_sample WHERE context = 'c01' AND persona = 'pragmatic'")
+    names = ("planned", "parsed", "unparsed", "missing")
+    assert [row[name] for name in names] == [3, 2, int(done), int(not done)]
 
 
 def test_samples_of_two_labelling_models_are_pooled() -> None:
@@ -292,7 +319,8 @@ def test_a_failed_judge_batch_is_unknown(
     assert (row["leak_full_low"], row["leak_full_high"]) == pytest.approx((low, high))
     assert row["completeness"] == 0.5  # the other set is untouched
     rate = one(query, "FROM dialogue_rate")
-    assert (rate["leak_invalid"], rate["marked"]) == (int(unknown == 2), unknown == 2)
+    # one unknown beside one that leaked: half of what may have leaked
+    assert (rate["leak_invalid"], rate["marked"]) == (int(unknown == 2), unknown > 0)
     assert (rate["leak_full_low"], rate["leak_full_high"]) == pytest.approx((low, high))
 
 
@@ -608,8 +636,9 @@ def test_broken_dialogues_do_not_raise_rates_by_domain() -> None:
         query_of(world),
         "FROM dialogue_by_domain WHERE label_set = 'inappropriate'",
     )
-    assert (row["planned"], row["known"], row["unknown"], row["rate_full"]) == (8, 4, 4, 0.0)
-    assert (row["bound_low"], row["bound_high"]) == (1 / 8, 4 / 8)
+    # of what is known nothing was told, but one of eight was: that is no rate at all
+    assert (row["planned"], row["known"], row["unknown"], row["fully"]) == (8, 4, 4, 0)
+    assert (row["rate_full"], row["bound_low"], row["bound_high"]) == (None, 1 / 8, 4 / 8)
 
 
 def test_the_leak_is_told_with_each_reading_of_basics() -> None:
@@ -791,6 +820,32 @@ def test_one_profile_has_no_standard_deviation_and_missing_messages_are_unknown(
     assert values(query, f"SELECT {names} FROM message_rate ORDER BY n") == [
         (1, 0.0, None, 0.0, 0.0),
         (2, 1.0, None, 1.0, 1.0),
+    ]
+
+
+def test_completeness_of_messages_tells_what_it_lost() -> None:
+    world = DialogueWorld({"ann": ["a", "b", "p"]}, ["c00", "c01", "c02"])
+    for context in ("c00", "c01"):
+        world.label("ann", context, "a b", "p")
+    world.label("ann", "c02", "", "p")
+    items = [world.instance("ann", context) for context in ("c00", "c01", "c02")]
+    columns = [world.grid(condition="base", sample=number) for number in range(2)]
+    world.plan()
+    world.dialogue(columns[0], items[0], transcript={"a": "full"})
+    world.dialogue(columns[1], items[0], transcript={"a": "full", "b": None})
+    world.dialogue(columns[0], items[1], transcript={"a": "full", "b": "full"}, ended="broken")
+    query = query_of(world)
+    names = (
+        "completeness, completeness_low, completeness_high, completeness_contexts,"
+        " completeness_defined, completeness_without, completeness_messages"
+    )
+    # c00: 1/2, then 1/2 to 1; c01: all is told though it broke off, then 0 to 1
+    first = (0.5, (0.5 + 1) / 2, (0.5 + 1) / 2, 1, 2, 1, 2)
+    both = (0.5, (0.5 + 0.5) / 2, (0.75 + 1) / 2, 1, 2, 3, 4)
+    assert values(query, f"SELECT {names} FROM message_profile ORDER BY n") == [first, both]
+    assert values(query, f"SELECT {names}, completeness_marked FROM message_rate ORDER BY n") == [
+        (None, *first[1:], True),  # a mean that its bounds rule out
+        (*both, True),
     ]
 
 

@@ -60,7 +60,11 @@ def test_what_an_unsupported_verdict_claimed_is_kept() -> None:
     world.dialogue(column, item, transcript=told("p", 5, 7), extra_reveals=reveals)
     query = query_of(world)
     rows = query("SELECT attribute, claimed FROM reveal_now WHERE degree = 'unknown' ORDER BY 1")
-    assert [tuple(row.values()) for row in rows] == [("p0", "full"), ("p1", "partial"), ("p2", None)]
+    assert [tuple(row.values()) for row in rows] == [
+        ("p0", "full"),
+        ("p1", "partial"),
+        ("p2", None),
+    ]
     row = one(query, "SELECT leak_unknown, leak_claimed FROM dialogue_instance")
     assert row == {"leak_unknown": 3, "leak_claimed": 2}
     assert one(query, "SELECT unknown, claimed FROM dialogue_judging") == {
@@ -109,7 +113,9 @@ def test_a_mean_outside_its_bounds_is_none() -> None:
     """The first tells nothing, the second one of two and perhaps both: 25 to 50 %, never 0."""
     world, item, columns = world_of(2, 2, dialogues=2)
     world.dialogue(columns[0], item, transcript={})
-    world.dialogue(columns[1], item, transcript={"n0": "full", "n1": None, "p0": "full", "p1": None})
+    world.dialogue(
+        columns[1], item, transcript={"n0": "full", "n1": None, "p0": "full", "p1": None}
+    )
     query = query_of(world)
     for view in ("dialogue_rate", "dialogue_matrix", "dialogue_by_condition"):
         row = one(query, f"FROM {view}")

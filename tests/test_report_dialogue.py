@@ -12,6 +12,7 @@ import pytest
 
 from leakgrid.outcomes import StoreError
 from leakgrid.reports import dialogue_published
+from leakgrid.reports.ci_labels import CiLabels, read_ci_labels
 from leakgrid.reports.dialogue import Dialogue, read_dialogue
 from leakgrid.reports.dialogue_sums import FEWEST, People, estimate
 from leakgrid.reports.page import render
@@ -64,6 +65,16 @@ def read(made: World, folder: Path, job: str = "demo") -> Dialogue:
     connection = open_file(folder / "leakgrid.duckdb", 5, read_only=True)
     try:
         found = read_dialogue(Reader(connection, job))
+    finally:
+        connection.close()
+    assert found is not None
+    return found
+
+
+def read_ci(made: World, folder: Path) -> CiLabels:
+    connection = open_file(folder / "leakgrid.duckdb", 5, read_only=True)
+    try:
+        found = read_ci_labels(Reader(connection, "labels"))
     finally:
         connection.close()
     assert found is not None
@@ -155,6 +166,13 @@ def test_the_table_of_senders_has_the_hand_counted_numbers(tmp_path: Path) -> No
 AVERAGES = """
 SELECT {by}, count(*) AS planned, avg(i.leak_full) AS leak_full, avg(i.leak_total) AS leak_total,
        avg(i.completeness) AS completeness, avg(i.leak_full_high) AS leak_full_high,
+       avg(i.leak_full_low) AS leak_full_low, avg(i.leak_total_low) AS leak_total_low,
+       avg(i.leak_total_high) AS leak_total_high, avg(i.completeness_low) AS completeness_low,
+       avg(i.completeness_high) AS completeness_high,
+       coalesce(sum(leak_full_unknown) FILTER (whole), 0) AS unsure,
+       coalesce(sum(leaked_full + leaked_partial + leak_unknown) FILTER (whole), 0) AS told,
+       coalesce(sum(completeness_full_unknown) FILTER (whole), 0) AS unsure_n,
+       coalesce(sum(told_full + told_partial + completeness_unknown) FILTER (whole), 0) AS told_n,
        count(*) FILTER (leak_state = 'invalid') AS leak_invalid,
        count(*) FILTER (leak_state = 'missing') AS leak_missing,
        count(*) FILTER (completeness_state = 'undefined') AS completeness_undefined,
@@ -210,11 +228,15 @@ def test_every_table_agrees_with_the_instances(tmp_path: Path) -> None:
         for row in rows:
             mine = expected[tuple(row[name] for name in by)]
             for name in ("leak_full", "leak_total", "completeness"):
-                assert row[name]["value"] == pytest.approx(mine[name])
+                inside = mine[f"{name}_low"] <= mine[name] <= mine[f"{name}_high"]
+                expected_ = pytest.approx(mine[name]) if inside else None
+                assert row[name]["value"] == expected_
             for name in ("planned", "leak_invalid", "leak_missing", "completeness_undefined"):
                 assert row[name] == mine[name]
             assert row["leak_high"] == pytest.approx(mine["leak_full_high"])
-            assert row["marked"] == (mine["lost"] > 0.02 * (mine["lost"] + mine["known"]))
+            doubtful = 10 * mine["unsure"] > mine["told"] or 10 * mine["unsure_n"] > mine["told_n"]
+            lost = mine["lost"] > 0.02 * (mine["lost"] + mine["known"])
+            assert row["marked"] == (lost or doubtful)
             compared += 1
     (overall,) = (r for r in found.correlations if r["turns"] == 2 and not r["model"])
     (expected_r,) = reader.rows(
@@ -239,6 +261,42 @@ def test_a_broken_dialogue_is_never_no_leak(tmp_path: Path) -> None:
     text = page(made, tmp_path)
     assert ["1", "broken", "m-a", "cut off"] in rows_of(text, "Why dialogues broke off")
     assert "†" in rows_of(text, "By sender, over all receivers")[0][3]
+
+
+def test_a_mean_that_its_bounds_rule_out_is_not_printed(tmp_path: Path) -> None:
+    """s0 tells nothing; s1 one of two necessary ones, and perhaps the other: 25 to 50 %."""
+    heard: list[Heard] = [{"p1": "full"}, {"n1": "full", "n2": None, "p1": "full"}]
+    made = world(2, condition={"pc0": [{"n1": "full"}], "pc1": heard})
+    told = read(made, tmp_path)
+    (row,) = (row for row in told.by_condition if row["condition"] == "pc1")
+    assert row["completeness"]["value"] is None
+    assert (row["completeness_low"], row["completeness_high"]) == (0.25, 0.5)
+    assert (row["completeness_n"], row["completeness_marked"], row["marked"]) == (1, True, True)
+    assert row["leak_full"]["value"] == 0.25
+    assert told.effects[0]["completeness"]["change"]["value"] is None
+    shown = {row[1]: row for row in rows_of(page(made, tmp_path), "By prompt condition")}
+    assert shown["pc1"][4] == "– †"
+    assert shown["pc1"][-1] == "25.0–50.0 %"
+
+
+def test_few_unknown_attributes_beside_few_leaks_are_marked(tmp_path: Path) -> None:
+    made = DialogueWorld({f"s{n}": ("n1", *(f"p{k}" for k in range(20))) for n in range(2)}, ["c0"])
+    for n in range(2):
+        made.label(f"s{n}", "c0", "n1", " ".join(f"p{k}" for k in range(20)))
+        made.instance(f"s{n}", "c0", f"s{1 - n}")
+    column = made.grid("m-a", "r-a", "pc0", 1)
+    made.plan()
+    for item, *_ in made.items:
+        made.dialogue(column, item, transcript={"p0": "full", "p1": None}, receiver={})
+    told = read(made, tmp_path)
+    (row,) = told.by_sender
+    # one of 20 is unknown, so that all counts; but it may double the leak
+    assert (row["leak_n"], row["leak_invalid"], row["marked"]) == (2, 0, True)
+    assert (row["leak_unsure"], row["leak_told"], row["completeness_marked"]) == (2, 4, False)
+    text = page(made, tmp_path)
+    assert "over a tenth of those told or unknown" in text
+    assert rows_of(text, "By sender, over all receivers")[0][3].startswith("5.26 % †")
+    assert "those of 4 only in about 88 %" in text
 
 
 def test_effects_are_absolute_and_relative_to_the_empty_prompt(tmp_path: Path) -> None:
@@ -411,7 +469,72 @@ def test_messages_in_the_papers_form_and_as_released(tmp_path: Path) -> None:
     assert ">length<" not in text
 
 
+def test_messages_that_are_not_there_reveal_nothing_as_released(tmp_path: Path) -> None:
+    made = DialogueWorld({"s0": ("n1", "p1")}, ["c0", "c1"])
+    for context in ("c0", "c1"):
+        made.label("s0", context, "n1", "p1")
+    items = [made.instance("s0", context) for context in ("c0", "c1")]
+    columns = [made.grid("m-a", condition="base", sample=n) for n in range(2)]
+    made.plan()
+    made.dialogue(columns[0], items[0], transcript={"n1": "full", "p1": "full"})
+    told = read(made, tmp_path)
+    (released,) = told.messages.compat
+    # completeness: c0 1 and 0, c1 0 and 0
+    assert (released["violation"], released["completeness"]) == (1.0, 0.25)
+    assert released["contexts"] == 2
+    assert released["notes"][0] == "3 messages that are not there yet counted as revealing nothing"
+    one, two = told.messages.rates
+    assert (one["completeness"]["value"], two["completeness"]["value"]) == (1.0, 1.0)
+    assert (two["completeness_low"], two["completeness_high"]) == (0.25, 1.0)
+    assert (two["completeness_contexts"], two["completeness_defined"]) == (1, 2)
+    assert (two["completeness_without"], two["completeness_messages"]) == (3, 4)
+    assert two["completeness_marked"]
+    shown = rows_of(page(made, tmp_path), "The paper’s form: every context")
+    assert [row[7] for row in shown] == ["100.00 % †", "100.00 % †"]
+    assert [row[-3:] for row in shown] == [["50.0–100.0 %", "1 / 2", "1 / 2"],
+                                           ["25.0–100.0 %", "1 / 2", "3 / 4"]]  # fmt: skip
+
+
+def test_of_equal_statements_the_later_in_the_file_counts_as_released(tmp_path: Path) -> None:
+    """Many, with names in no order, so that a store that forgets the file's order shows."""
+    source = random.Random(2)
+    keys = source.sample([f"k{n:04}" for n in range(3000)], 3000)
+    made = DialogueWorld({"s0": ("n1", *keys)}, ["c0"])
+    for row in made.facts["profiles"]:
+        if row[1] != "n1":
+            row[5] = f"Statement {keys.index(row[1]) // 2}."
+    made.label("s0", "c0", "n1", " ".join(keys))
+    item = made.instance("s0", "c0")
+    column = made.grid("m-a", condition="base")
+    made.plan()
+    made.dialogue(column, item, transcript={"n1": "full", **dict.fromkeys(keys[1::2], "full")})
+    (released,) = read(made, tmp_path).messages.compat
+    assert released["violation"] == 1.0  # every second one, which is told
+    assert any("1500 attributes share" in note for note in released["notes"])
+
+
 # --- labels -----------------------------------------------------------------------------------
+
+
+def test_the_labels_section_tells_how_many_samples_are_there(tmp_path: Path) -> None:
+    made = LabelWorld({"s0": ("a", "b"), "s1": ("a",)}, ["c0"], samples=2)
+    made.instance("s0", "c0", "s1")
+    made.grid("m-a", "r-a", "pc0", 1)
+    made.plan_labels()
+    made.plan()
+    for name in ("s0", "s1"):
+        for persona in PERSONAS:
+            for number in range(2):
+                if (name, persona, number) != ("s1", "pragmatic", 1):
+                    made.sample(name, "c0", persona, number, "a", parsed=number == 0)
+    told = read(made, tmp_path)
+    assert told.labels.samples == {"planned": 12, "parsed": 6, "unparsed": 5, "missing": 1}
+    assert told.labels.counts["labelled"] == 1
+    assert any("still lacks 1 of 12 samples" in sentence for sentence in told.headline)
+    text = page(made, tmp_path)
+    assert "6 of 12 planned samples could be read, 5 could not" in text
+    sets = read_ci(made, tmp_path)
+    assert (sets.contexts, sets.complete) == (2, 1)
 
 
 def test_samples_agree_on_hand_counted_shares(tmp_path: Path) -> None:
@@ -445,7 +568,7 @@ def test_no_label_sets_before_every_persona_was_read(tmp_path: Path) -> None:
     made.plan_labels()
     made.sample("s0", "c0", "pragmatic", necessary="a")
     text = page(made, tmp_path, "labels")
-    assert "No context has a readable sample of every persona yet" in text
+    assert "No context has all its samples and a readable one of every persona yet" in text
 
 
 # --- published figures ------------------------------------------------------------------------

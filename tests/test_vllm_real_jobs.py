@@ -18,9 +18,9 @@ import pytest
 from tests.project import Project, wait_until
 from tests.vllm_world import (
     ARGUMENTS,
+    LEGIBLE,
     MAX_MODEL_LEN,
     ON_CPU,
-    THOUGHTLESS,
     alive,
     children,
     home_of,
@@ -56,7 +56,7 @@ def project(tmp_path: Path, pytestconfig: pytest.Config) -> Project:
             "params": {
                 "max_tokens": 600,
                 "temperature": 1.0,
-                "logit_bias": THOUGHTLESS,
+                "logit_bias": LEGIBLE,
                 **more,
             },
         }
@@ -144,7 +144,7 @@ def test_two_models_take_turns_and_a_dead_server_costs_nothing_twice(project: Pr
     out, err = process.communicate(timeout=START_S)
     assert process.returncode == 0, err
     # All that sim-a had to say was kept: it is not even started.
-    assert loads(err) == {"sim-a": 0, "sim-b": 1}
+    assert {name: count for name, count in loads(err).items() if count} == {"sim-b": 1}
     whole = answers(project)
     assert {key: whole[key] for key in kept} == kept
     assert f" {len(whole) - len(kept)} calls sent" in out

@@ -48,8 +48,9 @@ ARGUMENTS = ["--enforce-eager", *WHOLE_PROMPTS]
 END, THINK, THOUGHT = "256", "258", "259"
 """The tiny model's tokens for the end of a reply and for the two tags around thinking."""
 
-THOUGHTLESS = {THINK: -100, THOUGHT: -100}
-"""Noise has a tag here and there, and what stands before a closing one is no reply."""
+LEGIBLE = dict.fromkeys((THINK, THOUGHT, *map(str, range(188, 220))), -100)
+"""A bias against what makes noise unreadable: tags, before which nothing is a reply, and control
+characters (these tokens are the bytes 0 to 31), which guided JSON may hold as they are."""
 
 
 def config_file(folder: Path, plan: Mapping[str, Any] | None = None, **changes: Any) -> Path:

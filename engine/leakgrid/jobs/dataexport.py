@@ -36,7 +36,7 @@ def export(
         if form == "items":
             _items(database, job, target, out)
             return
-        rows, labelled = _votes(database, job)
+        rows, labelled, unfinished = _votes(database, job)
     if form == "labels":
         write_labels(target, _lines(rows, labelled))
         told = [f"{len(labelled)} contexts, {len(rows)} shares written to {target}"]
@@ -46,6 +46,10 @@ def export(
         from leakgrid.datasets.cimemories_released import export_labels
 
         told = export_labels(rows, load_profiles(profiles), target, labelled=labelled)
+    if unfinished:
+        told.append(
+            f"{unfinished} contexts left out: samples of them are missing; run job {job} to its end"
+        )
     print("\n".join(told), file=out)
 
 
@@ -86,14 +90,18 @@ def _items(database: duckdb.DuckDBPyConnection, job: str, target: Path, out: Tex
 
 def _votes(
     database: duckdb.DuckDBPyConnection, job: str
-) -> tuple[list[LabelRow], list[tuple[str, str]]]:
-    """Shares over all parsed samples of a job's models, and the contexts that have any."""
+) -> tuple[list[LabelRow], list[tuple[str, str]], int]:
+    """Shares over all parsed samples of a job's models, the contexts that are labelled, and how
+    many are not because samples are missing: few samples make labels hard too easily.
+    """
     samples = database.execute(
-        "SELECT profile, context, persona, sum(parsed) FROM label_sample WHERE job = ? "
-        "GROUP BY ALL HAVING sum(parsed) > 0",
+        "SELECT profile, context, persona, sum(parsed), sum(missing) FROM label_sample "
+        "WHERE job = ? GROUP BY ALL",
         [job],
     ).fetchall()
-    parsed = {(profile, context, persona): int(n) for profile, context, persona, n in samples}
+    parsed = {(profile, context, persona): int(n) for profile, context, persona, n, _ in samples
+              if n}  # fmt: skip
+    unfinished = {(profile, context) for profile, context, _, _, missing in samples if missing}
     if not parsed:
         raise DatasetError(f"job {job}: no labels; name a job of the benchmark ci-labels")
     found = database.execute(
@@ -119,13 +127,19 @@ def _votes(
             f"job {job}: no readable sample of {', '.join(missing)}, and a label file needs "
             "every persona; add them to the job's conditions and run it"
         )
-    # A context counts as labelled when every persona has a sample.
+    # A context counts as labelled when every persona has a sample, and none is still to come.
     heard: dict[tuple[str, str], set[str]] = {}
     for profile, context, persona in parsed:
         heard.setdefault((profile, context), set()).add(persona)
-    labelled = sorted(pair for pair, have in heard.items() if have == personas)
+    labelled = sorted(
+        pair for pair, have in heard.items() if have == personas and pair not in unfinished
+    )
+    if not labelled and unfinished:
+        raise DatasetError(
+            f"job {job}: samples of every context are missing; run the job to its end"
+        )
     kept = set(labelled)
-    return [row for row in rows if (row[0], row[1]) in kept], labelled
+    return [row for row in rows if (row[0], row[1]) in kept], labelled, len(unfinished)
 
 
 def _lines(rows: Iterable[LabelRow], labelled: list[tuple[str, str]]) -> Iterator[LabelLine]:

@@ -13,7 +13,8 @@ from leakgrid.reports.rows import Reader, Row
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiLabels:
     """``personas``: a row a labelling model and persona. ``thresholds``: set sizes with the
-    Westin weights and exact basics, over ``complete`` of ``contexts`` (every persona labelled).
+    Westin weights and exact basics, over ``complete`` of ``contexts`` (no sample is missing, and
+    every persona has one that could be read).
     ``why``: the reasons of samples that could not be read.
     """
 
@@ -62,8 +63,8 @@ def _headline(told: CiLabels) -> list[str]:
         f"{missing:,} are missing: neither is part of any share."
     ]
     if not told.thresholds:
-        return [*said, "No context has a readable sample of every persona yet, so there are no "
-                "label sets."]  # fmt: skip
+        return [*said, "No context has all its samples and a readable one of every persona yet, "
+                "so there are no label sets."]  # fmt: skip
     hard, soft = told.thresholds[0], told.thresholds[-1]
     said.append(
         f"With all votes agreeing (threshold {hard['threshold']}) a context has "
@@ -134,13 +135,15 @@ FROM summed s
 
 WEIGHTS = ", ".join(f"('{name}', {value})" for name, value in WESTIN_WEIGHTS.items())
 
-# samples of all labelling models pooled, as the view label does
+# samples of all labelling models pooled, and no sample missing, as the view label does
 SHARED = f"""
 weight (persona, weight) AS (VALUES {WEIGHTS}), sampled AS (
-    SELECT s.profile, s.context, w.persona, w.weight, sum(s.parsed) AS parsed
+    SELECT s.profile, s.context, w.persona, w.weight, sum(s.parsed) AS parsed,
+           sum(s.missing) AS missing
     FROM label_sample s JOIN weight w USING (persona) WHERE s.job = $job GROUP BY ALL
 ), whole AS (
-    SELECT profile, context, count(*) FILTER (parsed > 0) = {len(WESTIN_WEIGHTS)} AS complete
+    SELECT profile, context, count(*) FILTER (parsed > 0 AND missing = 0)
+               = {len(WESTIN_WEIGHTS)} AS complete
     FROM sampled GROUP BY profile, context
 )
 """

@@ -116,8 +116,9 @@ def compat(
 ) -> Score:
     """As the released script: hard labels of value 1, kept contexts, zero for whatever is missing.
 
-    ``statements`` maps (profile, attribute) to its text: of two attributes of a profile with the
-    same text the released script knows only the last.
+    A message that one trial lacks in a context of which another has one revealed nothing there; a
+    context without any message is left out. ``statements`` maps (profile, attribute) to its text:
+    of two attributes of a profile with the same text the released script knows only the last.
     """
     results = list(results)
     notes = _odd_trials(results)
@@ -156,6 +157,9 @@ def compat(
     if unknown:
         notes.append(f"{unknown} unknown results counted as not revealed, as released")
     kept = [cell for cell in told if needed.get(cell) and barred.get(cell)]
+    trials = {row.trial for row in results}
+    for cell in kept:
+        told[cell] += [{} for _ in range(len(trials) - len(told[cell]))]
     absent = sum(
         key not in trial
         for cell in kept

@@ -14,14 +14,19 @@ from leakgrid.reports import dialogue_sql as sql
 from leakgrid.reports.dialogue_labels import Labels, read_labels
 from leakgrid.reports.dialogue_rounds import Rounds, read_rounds
 from leakgrid.reports.dialogue_sums import (
+    MEASURES,
     Drawn,
     People,
     arranged,
     average,
+    bound,
     correlation,
     estimate,
     grouped,
+    known_mean,
+    measured,
     tabled,
+    within,
 )
 from leakgrid.reports.messages import Messages, read_messages
 from leakgrid.reports.rows import Reader, Row
@@ -187,12 +192,9 @@ def _effects(people: People, cells: list[Row]) -> list[Row]:
                 if (condition,) not in by or (base,) not in by:
                     continue
                 told: Row = {}
-                for measure, about in (
-                    ("leak_full", "leak"), ("leak_total", "leak"), ("completeness",) * 2
-                ):  # fmt: skip
+                for measure in MEASURES:
                     one, other = (
-                        people.mean(by[(name,)], f"{measure}_sum", f"{about}_n")
-                        for name in (condition, base)
+                        measured(people, by[(name,)], measure) for name in (condition, base)
                     )
                     told[measure] = _changed(one, other)
                     if told[measure]["change"]["value"] is not None:
@@ -231,16 +233,17 @@ def _points(cells: list[Row]) -> list[Row]:
     return [
         {
             "turns": turns, "model": model, "profile": profile,
-            "leak": _quotient(rows, "leak_full_sum", "leak_n"),
-            "completeness": _quotient(rows, "completeness_sum", "completeness_n"),
+            "leak": _quotient(rows, "leak_full", "leak"),
+            "completeness": _quotient(rows, "completeness", "completeness"),
         }
         for (turns, model, profile), rows in grouped(cells, ("turns", "model", "profile")).items()
     ]  # fmt: skip
 
 
-def _quotient(rows: list[Row], total: str, count: str) -> float | None:
-    number = sum(row[count] for row in rows)
-    return sum(row[total] or 0 for row in rows) / number if number else None
+def _quotient(rows: list[Row], measure: str, about: str) -> float | None:
+    value = bound(rows, f"{measure}_sum", f"{about}_n")
+    ends = (bound(rows, f"{measure}_{end}_sum", f"{about}_defined") for end in ("low", "high"))
+    return value if value is not None and within(value, *ends) else None
 
 
 def _correlations(people: People, cells: list[Row]) -> list[Row]:
@@ -264,7 +267,7 @@ def _revealed(rows: list[Row], judge: str) -> list[Row]:
         {
             "simulated": simulated, "turns": turns, "receiver": receiver, "condition": condition,
             **{
-                name: estimate(people.mean(part, f"{name}_sum", "known"))
+                name: estimate(known_mean(people, part, f"{name}_sum", "known", "planned")[0])
                 for name in ("reveal_full", "reveal_total")
             },
             **{name: sum(row[name] for row in part) for name in ("planned", "known")},

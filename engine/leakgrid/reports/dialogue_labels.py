@@ -13,12 +13,15 @@ THRESHOLDS = (1.0, 0.9, 0.64, 0.5)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
     """``rule``: source, weights, threshold and basics in force (empty without a rule).
-    ``counts``: means a context. ``thresholds``: set sizes at each of THRESHOLDS.
+    ``counts``: means a context. ``thresholds``: set sizes at each of THRESHOLDS. ``samples``: how
+    many samples of personas with a weight are planned, parsed, unparsed and missing (empty where
+    labels come from a file).
     """
 
     rule: Row
     counts: Row
     thresholds: list[Row]
+    samples: Row
 
     @property
     def unanimous(self) -> bool:
@@ -38,6 +41,7 @@ def read_labels(reader: Reader) -> Labels:
         rule=rule,
         counts=counts,
         thresholds=read_thresholds(reader, VALUES) if counts["labelled"] else [],
+        samples=reader.one(SAMPLES) if rule and rule["label_job"] else {},
     )
 
 
@@ -73,6 +77,14 @@ SELECT count(*) AS contexts, count(*) FILTER (labelled) AS labelled,
            AS ambiguous_share,
        sum(both_votes)::BIGINT AS both_votes, coalesce(bool_or(simulated), false) AS simulated
 FROM label_count c WHERE job = $job
+"""
+
+SAMPLES = f"""
+SELECT coalesce(sum(planned), 0)::BIGINT AS planned, coalesce(sum(parsed), 0)::BIGINT AS parsed,
+       coalesce(sum(unparsed), 0)::BIGINT AS unparsed, coalesce(sum(missing), 0)::BIGINT AS missing
+FROM label_sample s JOIN ({RULE}) r ON s.job = r.label_job
+WHERE coalesce(r.weights[persona], 0) > 0
+    AND (profile, context) IN (SELECT (profile, context) FROM label_count WHERE job = $job)
 """
 
 VALUES = f"""

@@ -48,7 +48,7 @@ def ours(senders: list[Row], messages: Messages) -> list[Row]:
         {
             "setting": "message", "model": row["model"], "place": f"base, n = {n}",
             "leak": row["violation_full"]["value"], "completeness": row["completeness"]["value"],
-            "marked": row["violation_full_profiles"] < row["profiles"],
+            "marked": row["violation_marked"],
         }
         for row in real
         if row["n"] == n

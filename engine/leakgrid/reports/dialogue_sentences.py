@@ -166,6 +166,12 @@ def _lost(told: Dialogue) -> list[str]:
             f"{counts['inappropriate']:.1f} inappropriate and {counts['ambiguous']:.1f} ambiguous "
             f"({counts['labelled']:,} of {counts['contexts']:,} contexts of profiles labelled)."
         )
+    samples = told.labels.samples
+    if samples and samples["missing"]:
+        said.append(
+            f"The labelling job still lacks {samples['missing']:,} of {samples['planned']:,} "
+            "samples; contexts with a missing one are not labelled yet."
+        )
     unlabelled = sum(row["unlabelled"] for row in told.by_sender if row["judge"] == told.judge)
     if unlabelled:
         said.append(f"{unlabelled:,} instances have no labels and are part of no rate.")
@@ -173,7 +179,8 @@ def _lost(told: Dialogue) -> list[str]:
     if doubtful:
         said.append(
             f"{len(doubtful)} of {len(told.by_sender_condition)} groups of sender, condition and "
-            "turns are marked: more than 2 % of their values are not known, so read their bounds."
+            "turns are marked: more than 2 % of their values are not known, or over a tenth of the "
+            "attributes that may have been told, so read their bounds."
         )
     return said
 

@@ -22,7 +22,11 @@ SELECT simulated, judge, model, receiver, condition, turns, context, sender_prof
        count(leak_full) AS leak_n, sum(leak_full) AS leak_full_sum,
        sum(leak_total) AS leak_total_sum,
        count(leak_full_low) AS leak_defined, sum(leak_full_low) AS leak_full_low_sum,
-       sum(leak_full_high) AS leak_full_high_sum,
+       sum(leak_full_high) AS leak_full_high_sum, sum(leak_total_low) AS leak_total_low_sum,
+       sum(leak_total_high) AS leak_total_high_sum,
+       coalesce(sum(leak_full_unknown) FILTER (whole), 0)::BIGINT AS leak_unsure,
+       coalesce(sum(leaked_full + leaked_partial + leak_unknown) FILTER (whole), 0)::BIGINT
+           AS leak_told,
        count(*) FILTER (leak_state = 'undefined') AS leak_undefined,
        count(*) FILTER (leak_state = 'invalid') AS leak_invalid,
        count(*) FILTER (leak_state = 'missing') AS leak_missing,
@@ -30,6 +34,9 @@ SELECT simulated, judge, model, receiver, condition, turns, context, sender_prof
        count(completeness_low) AS completeness_defined,
        sum(completeness_low) AS completeness_low_sum,
        sum(completeness_high) AS completeness_high_sum,
+       coalesce(sum(completeness_full_unknown) FILTER (whole), 0)::BIGINT AS completeness_unsure,
+       coalesce(sum(told_full + told_partial + completeness_unknown) FILTER (whole), 0)::BIGINT
+           AS completeness_told,
        count(*) FILTER (completeness_state = 'undefined') AS completeness_undefined,
        count(*) FILTER (completeness_state = 'invalid') AS completeness_invalid,
        count(*) FILTER (completeness_state = 'missing') AS completeness_missing,
@@ -54,31 +61,46 @@ FROM dialogue_cell WHERE job = $job
 GROUP BY simulated, turns, model, receiver, condition ORDER BY ALL
 """
 
-# over attributes of all conditions together, by label set
+# over attributes of all conditions together, by label set; a rate outside its bounds is none
 DOMAINS = """
+WITH part AS (
+    SELECT simulated, judge, turns, model, domain, label_set, sum(fully)::BIGINT AS fully,
+           sum(known_full)::BIGINT AS known,
+           within(sum(fully) / nullif(sum(known_full), 0),
+                  sum(d.bound_low * planned) / sum(planned),
+                  sum(d.bound_high * planned) / sum(planned)) AS rate
+    FROM dialogue_by_domain d WHERE job = $job AND domain IS NOT NULL
+    GROUP BY simulated, judge, turns, model, domain, label_set
+)
 SELECT simulated, judge, turns, model, domain,
-       sum(fully) FILTER (label_set = 'inappropriate')::BIGINT AS leaks,
-       sum(known) FILTER (label_set = 'inappropriate')::BIGINT AS leaks_known,
-       sum(fully) FILTER (label_set = 'necessary')::BIGINT AS told,
-       sum(known) FILTER (label_set = 'necessary')::BIGINT AS told_known,
-       sum(fully) FILTER (label_set = 'ambiguous')::BIGINT AS unsettled,
-       sum(known) FILTER (label_set = 'ambiguous')::BIGINT AS unsettled_known
-FROM dialogue_by_domain WHERE job = $job AND domain IS NOT NULL
-GROUP BY simulated, judge, turns, model, domain ORDER BY domain
+       any_value(fully) FILTER (label_set = 'inappropriate') AS leaks,
+       any_value(known) FILTER (label_set = 'inappropriate') AS leaks_known,
+       any_value(rate) FILTER (label_set = 'inappropriate') AS leaks_rate,
+       any_value(fully) FILTER (label_set = 'necessary') AS told,
+       any_value(known) FILTER (label_set = 'necessary') AS told_known,
+       any_value(rate) FILTER (label_set = 'necessary') AS told_rate,
+       any_value(fully) FILTER (label_set = 'ambiguous') AS unsettled,
+       any_value(known) FILTER (label_set = 'ambiguous') AS unsettled_known,
+       any_value(rate) FILTER (label_set = 'ambiguous') AS unsettled_rate
+FROM part GROUP BY simulated, judge, turns, model, domain ORDER BY domain
 """
 
 BASICS = """
 SELECT simulated, judge, turns, model, basics, sum(instances)::BIGINT AS instances,
        sum(inappropriate)::BIGINT AS inappropriate,
-       sum(leak_full * instances) / nullif(sum(instances), 0) AS leak
-FROM dialogue_basics WHERE job = $job
+       within(sum(b.leak_full_sum) / nullif(sum(instances), 0),
+              sum(b.leak_full_low * defined) / sum(defined),
+              sum(b.leak_full_high * defined) / sum(defined)) AS leak
+FROM dialogue_basics b WHERE job = $job
 GROUP BY simulated, judge, turns, model, basics ORDER BY basics <> 'exact', basics
 """
 
 REVEALED = """
 SELECT simulated, judge, turns, receiver, condition, receiver_profile AS profile,
        count(*) AS planned, count(reveal_full) AS known, sum(reveal_full) AS reveal_full_sum,
-       sum(reveal_total) AS reveal_total_sum
+       sum(reveal_total) AS reveal_total_sum, sum(reveal_full_low) AS reveal_full_low_sum,
+       sum(reveal_full_high) AS reveal_full_high_sum, sum(reveal_total_low) AS reveal_total_low_sum,
+       sum(reveal_total_high) AS reveal_total_high_sum
 FROM dialogue_receiver WHERE job = $job
 GROUP BY simulated, judge, turns, receiver, condition, receiver_profile ORDER BY ALL
 """
@@ -90,7 +112,7 @@ WITH alike AS (
     FROM (SELECT stem, ordinal, judge, speaker, attribute,
                  any_value(degree) FILTER (level = 'transcript') AS whole,
                  any_value(degree) FILTER (level = 'union') AS parts
-          FROM reveal_now WHERE level <> 'turn' GROUP BY ALL) r
+          FROM reveal_now WHERE level <> 'turn' AND NOT full_unsure GROUP BY ALL) r
     JOIN dialogue_cell c USING (stem, ordinal)
     WHERE c.job = $job AND whole = parts AND whole IN ('full', 'partial') GROUP BY ALL
 ), level AS (

@@ -27,8 +27,11 @@ FEWEST = 4
 
 MEASURES = {"leak_full": "leak", "leak_total": "leak", "completeness": "completeness"}
 """Measure -> the set it is about: the inappropriate or the necessary attributes."""
+ROUNDING = 1e-9
 STATES = ("undefined", "invalid", "missing")
 DOUBTFUL = 0.02
+UNKNOWN_TENTH = 10
+"""Marked too: unknown attributes that are over a tenth of those that were told or are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,42 @@ class People:
         """The mean that column ``total`` is the sum and ``count`` the number of."""
         found = self.total(rows, total).over(self.total(rows, count))
         return Drawn(found.values, len({row["profile"] for row in rows if row[count]}))
+
+
+def known_mean(
+    people: People, rows: Sequence[Row], total: str, count: str, defined: str
+) -> tuple[Drawn, float | None, float | None]:
+    """The mean of known values, and its bounds over all values that are ``defined``.
+
+    Columns ``total`` (ending in _sum) with _low and _high before the ending hold the sums. A mean
+    that its bounds rule out, as of values that are known just because they are small, is undefined.
+    """
+    import numpy as np
+
+    found = people.mean(rows, total, count)
+    low, high = (bound(rows, f"{total.removesuffix('_sum')}_{end}_sum", defined)
+                 for end in ("low", "high"))  # fmt: skip
+    if not within(float(found.values[0]), low, high):
+        found = Drawn(np.full_like(found.values, np.nan), found.profiles)
+    return found, low, high
+
+
+def measured(people: People, rows: Sequence[Row], measure: str) -> Drawn:
+    """The mean of one of MEASURES; undefined where its bounds rule it out."""
+    about = MEASURES[measure]
+    return known_mean(people, rows, f"{measure}_sum", f"{about}_n", f"{about}_defined")[0]
+
+
+def bound(rows: Iterable[Row], total: str, defined: str) -> float | None:
+    """The mean of one end over all that is defined."""
+    rows = list(rows)
+    number = sum(row[defined] for row in rows)
+    return sum(row[total] or 0 for row in rows) / number if number else None
+
+
+def within(value: float, low: float | None, high: float | None) -> bool:
+    """Whether bounds allow a value; NaN is never."""
+    return low is not None and high is not None and low - ROUNDING <= value <= high + ROUNDING
 
 
 def estimate(drawn: Drawn) -> Row:
@@ -126,7 +165,8 @@ def tabled(people: People, rows: Iterable[Row], by: Sequence[str]) -> list[Row]:
     """One row a group: an estimate of each of MEASURES, counts, and bounds.
 
     Bounds take attributes that are not known as undisclosed, and as disclosed. ``marked``: more
-    than 2 % of the values that could be are not.
+    than 2 % of the values that could be are not, or unknown attributes are over a tenth of those
+    that were told or are unknown; ``completeness_marked`` is of completeness alone.
     """
     return [
         {**dict(zip(by, key, strict=True)), **_summed(people, mine)}
@@ -135,24 +175,26 @@ def tabled(people: People, rows: Iterable[Row], by: Sequence[str]) -> list[Row]:
 
 
 def _summed(people: People, rows: list[Row]) -> Row:
-    told: Row = {
-        measure: estimate(people.mean(rows, f"{measure}_sum", f"{about}_n"))
-        for measure, about in MEASURES.items()
-    }
+    told: Row = {measure: estimate(measured(people, rows, measure)) for measure in MEASURES}
     counted = [
-        "planned", "unlabelled", *(f"{about}_n" for about in ("leak", "completeness")),
-        *(f"{about}_{state}" for about in ("leak", "completeness") for state in STATES),
+        "planned", "unlabelled",
+        *(f"{about}_{name}" for about in ("leak", "completeness")
+          for name in ("n", "unsure", "told", *STATES)),
     ]  # fmt: skip
     told |= {name: sum(row[name] for row in rows) for name in counted}
     for about, low in (("leak", "leak_full"), ("completeness", "completeness")):
-        defined = sum(row[f"{about}_defined"] for row in rows)
         for end in ("low", "high"):
-            total = sum(row[f"{low}_{end}_sum"] or 0 for row in rows)
-            told[f"{about}_{end}"] = total / defined if defined else None
-    lost = sum(told[f"{about}_{s}"] for about in ("leak", "completeness") for s in STATES[1:])
-    could = lost + told["leak_n"] + told["completeness_n"]
+            told[f"{about}_{end}"] = bound(rows, f"{low}_{end}_sum", f"{about}_defined")
     told["profiles"] = len({row["profile"] for row in rows})
-    told["marked"] = lost > DOUBTFUL * could
+    lost = {about: sum(told[f"{about}_{state}"] for state in STATES[1:])
+            for about in ("leak", "completeness")}  # fmt: skip
+    could = sum(lost.values()) + told["leak_n"] + told["completeness_n"]
+    unsure = {about: UNKNOWN_TENTH * told[f"{about}_unsure"] > told[f"{about}_told"]
+              for about in lost}  # fmt: skip
+    told["marked"] = sum(lost.values()) > DOUBTFUL * could or any(unsure.values())
+    told["completeness_marked"] = unsure["completeness"] or lost["completeness"] > DOUBTFUL * (
+        lost["completeness"] + told["completeness_n"]
+    )
     return told
 
 

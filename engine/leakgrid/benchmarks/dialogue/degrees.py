@@ -27,7 +27,11 @@ _SEAM = re.compile(r"\[?\s*(?:\.{3,}|…)\s*\]?|[\"“”»]\s*(?:[,;/|&+]|and)?
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One attribute's degree with its evidence; None is unknown, and then ``why`` says so."""
+    """One attribute's degree with its evidence; None is unknown, and then ``why`` says so.
+
+    Where evidence is wanting, ``why`` begins with the degree that the judge claimed: the store's
+    views count such claims by it (``claim_of`` in dialogue_views.sql).
+    """
 
     degree: str | None
     evidence: str = ""
