@@ -13,6 +13,7 @@ from leakgrid.cli import main
 from tests.project import ROOT
 
 
+@pytest.mark.may_block  # it runs in the tests' own process, whose heap is large
 @pytest.mark.timeout(180)
 def test_the_shipped_job_tells_audience_and_length_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,8 @@ from typing import Any, Literal
 
 VARIABLE = "LEAKGRID_GUARD_MS"
 EXIT_BLOCKED = 70
+IDLE = 4
+"""Times the limit that a callback may stand still: a busy disk takes its time for a small file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def install(most_s: float, found: list[Block], *, collections_count: bool = True
         if wall <= most_s:
             return
         others = max(0.0, time.process_time() - others - aside - cpu)
-        if cpu > most_s or wall - (_queued() - queued) - others > most_s:
+        idle = wall - (_queued() - queued) - others - cpu
+        if cpu > most_s or idle > IDLE * most_s:
             found.append(Block(repr(self), wall, cpu))
 
     asyncio.events.Handle._run = watched  # type: ignore[method-assign]

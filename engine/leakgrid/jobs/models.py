@@ -299,6 +299,8 @@ def _batch_price(
     """The listed batch rate, else half of the job's own price, else unknown."""
     from leakgrid.batches.lane import half
 
+    if price is not None and None in (price.input, price.output):
+        return None  # a mistake that is told already
     if not told:
         return half(price)
     listed = listed_price(vendor_of(provider, base_url, params), model, "batch")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from leakgrid.outcomes import StoreError
 from leakgrid.store import derive
 from leakgrid.store.ingest import chunks
-from leakgrid.store.migrations import make_views, migrate
+from leakgrid.store.migrations import make_dialogue_views, make_views, migrate
 from leakgrid.store.output import FORMATS
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[\w-]{1,80}")
 """What is taken for the name of a shipped query; no SQL query is a single word."""
+
+OF_DIALOGUES = re.compile(r"\b(dialogue|label|message|reveal|vote)_|\b(label|first_disclosure)\b")
+"""What a query names when it reads the views of dialogues and labels."""
 
 
 def open_live(
@@ -85,6 +88,9 @@ def run_sql(
         raise StoreError(f"no output format {fmt!r}; there are {', '.join(FORMATS)}")
     connection = open_live(cache, scan=scan, forgotten=forgotten, text_of=text_of)
     try:
+        if OF_DIALOGUES.search(query):
+            # Without any dialogue they are left out, and a question about them has no answer yet.
+            make_dialogue_views(connection)
         cursor = connection.execute(query)
         if cursor.description is None:
             return
