@@ -15,7 +15,7 @@ from leakgrid.benchmarks.defences.reply import Reply
 from leakgrid.benchmarks.judges import votes
 from leakgrid.benchmarks.judges.kinds import KINDS
 from leakgrid.benchmarks.judges.panel import Panel
-from leakgrid.benchmarks.judges.parsing import fact_list, utility
+from leakgrid.benchmarks.judges.parsing import fact_list, objects, utility
 from leakgrid.datasets.items import Item, parse_item
 from leakgrid.jobs.jobfile import load_job
 from leakgrid.jobs.plan import Plan
@@ -367,3 +367,13 @@ def test_the_simulated_judge_lists_the_facts_of_the_item(tmp_path: Path) -> None
     with running(simulated_world.table(tmp_path)) as server:
         (got,) = simulated_world.ask(server, [judge_request("", "useful_facts")])
     assert fact_list(got.text)[0] == tuple(simulated_world.item(0)["useful_facts"])
+
+
+def test_what_guided_decoding_lets_through_is_read_and_what_cannot_be_kept_is_not() -> None:
+    assert objects('{"leak": "NO", "rationale": "one\ntwo"}') == [
+        {"leak": "NO", "rationale": "one\ntwo"}
+    ]
+    assert objects('so: {"leak": "NO", "rationale": "one\ttwo"}') == [
+        {"leak": "NO", "rationale": "one\ttwo"}
+    ]
+    assert objects('{"leak": "NO", "rationale": "\\ud800"}') == []

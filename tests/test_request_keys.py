@@ -110,3 +110,10 @@ def test_parts_cannot_flow_into_each_other(
 
 def test_the_sample_cannot_flow_into_the_body() -> None:
     assert SPACE.key(b"2{}", 1) != SPACE.key(b"{}", 12)
+
+
+def test_a_schema_is_sent_in_its_own_order() -> None:
+    body = {"z": 1, "response_format": {"properties": {"reasons": {}, "answer": {}}}}
+    told = sent(body, canonical(body), ordered=True)
+    assert told.index(b"reasons") < told.index(b"answer")
+    assert orjson.loads(told) == orjson.loads(canonical(body))

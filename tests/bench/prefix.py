@@ -217,12 +217,13 @@ async def _walk_all(
             identity=ready["identity"],
             params=params,
         )
-        todo = iter(cells)
+        todo = iter(enumerate(cells))
 
         async def worker() -> None:
-            for calls in todo:
+            for place, calls in todo:
                 for call in calls:
-                    sent = await lane.send(Parcel(provider, orjson.dumps(provider.body(call))))
+                    data = orjson.dumps(provider.body(call))
+                    sent = await lane.send(Parcel(provider, data, place=place))
                     reading = sent.reading
                     if reading.outcome not in SPOKEN and reading.outcome is not Outcome.TRUNCATED:
                         raise NotMeasuredError(

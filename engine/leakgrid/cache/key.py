@@ -45,8 +45,14 @@ def canonical(body: Mapping[str, Any]) -> bytes:
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
 
 
-def sent(body: Mapping[str, Any], keyed: bytes) -> bytes:
-    """What goes to the server: all of the body, where ``keyed`` are its canonical bytes."""
+def sent(body: Mapping[str, Any], keyed: bytes, *, ordered: bool = False) -> bytes:
+    """What goes to the server: all of the body, where ``keyed`` are its canonical bytes.
+
+    ``ordered`` keeps the order of its keys: models write the fields of a response schema in the
+    schema's order, and a judge must give its reasons before its verdict.
+    """
+    if ordered:
+        return orjson.dumps(body)
     if TRANSPORT_FIELDS.isdisjoint(body):
         return keyed
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)

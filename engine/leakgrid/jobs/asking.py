@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,9 @@ from leakgrid.providers.wire import Provider, text_of
 from leakgrid.types import Answer, Call, Usage
 
 FROM_CACHE_AT_ONCE = 16
+
+PLACE: ContextVar[int] = ContextVar("PLACE", default=0)
+"""The place of the cell that asks, in the order in which cells were begun."""
 
 
 @dataclass(slots=True)
@@ -83,7 +87,13 @@ class Asker:
                 self.counts.from_cache += 1
                 answer = _from_row(row)
             else:
-                answer = await self._send(route, call, sent(body, data), _most_output(body), key)
+                answer = await self._send(
+                    route,
+                    call,
+                    sent(body, data, ordered=call.schema is not None),
+                    _most_output(body),
+                    key,
+                )
         except BaseException as error:
             self._flights.fail(key, error)
             raise
@@ -96,7 +106,7 @@ class Asker:
     async def _send(
         self, route: Route, call: Call, data: bytes, most: int | None, key: bytes
     ) -> Answer:
-        parcel = Parcel(route.provider, data, call.role, most, call.sample, key)
+        parcel = Parcel(route.provider, data, call.role, most, call.sample, key, PLACE.get())
         attempt = await route.lane.send(parcel)
         self.counts.sent += 1
         reading, exchange = attempt.reading, attempt.exchange

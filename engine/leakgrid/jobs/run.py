@@ -23,7 +23,7 @@ from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.sealing import seal_apart
 from leakgrid.cache.spent import spent_usd
-from leakgrid.jobs.asking import AskCounts, Asker
+from leakgrid.jobs.asking import PLACE, AskCounts, Asker
 from leakgrid.jobs.budget import Budget
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import History, only_run
@@ -83,6 +83,7 @@ class Run:
         self._work: asyncio.Task[None] | None = None
         self._ways: Ways | None = None
         self._told: list[str] = []
+        self._begun = 0
         self.parked: Counter[str] = Counter()
 
     # --- life ---------------------------------------------------------------------------------
@@ -179,6 +180,8 @@ class Run:
         assert self._ways is not None
         routes, ask, parking = self._ways.routes, self._asker.ask, self._ways.parking
         for todo in cells:
+            self._begun += 1
+            PLACE.set(self._begun)
             if any(routes[name].lane.stopped for name in todo.column.models):
                 self.skipped += 1
                 continue

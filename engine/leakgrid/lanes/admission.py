@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import math
-from collections import deque
 from dataclasses import dataclass
 
 from leakgrid.lanes.bucket import Bucket
@@ -73,7 +73,11 @@ class Admission:
         self._burst_s = quota.burst_s
         self._requests = Bucket(quota.rpm, quota.burst_s, now) if quota.rpm else None
         self._tokens = Bucket(quota.tpm, quota.burst_s, now) if quota.tpm else None
-        self._waiting: deque[_Ticket] = deque()
+        # A heap of (place, number of arrival, ticket): cells that are under way go before those
+        # that begin, or each would come back to a prompt's beginning that the server's prefix
+        # cache has given up since.
+        self._waiting: list[tuple[int, int, _Ticket]] = []
+        self._arrivals = 0
         self._wake = asyncio.Event()
         self._gate_until = 0.0
         self._gate_s = DEFAULT_GATE_S
@@ -98,17 +102,18 @@ class Admission:
             if isinstance(reserved, Reserved):
                 return reserved
         ticket = _Ticket(parcel, asyncio.get_running_loop().create_future())
-        if first_in_line:
-            self._waiting.appendleft(ticket)
-        else:
-            self._waiting.append(ticket)
+        self._arrivals += 1
+        place = -1 if first_in_line else parcel.place
+        entry = (place, self._arrivals, ticket)
+        heapq.heappush(self._waiting, entry)
         self._wake.set()
         try:
             return await ticket.admitted
         except asyncio.CancelledError:
             if ticket.admitted.cancelled():
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    heapq.heapify(self._waiting)
             elif ticket.admitted.exception() is None:
                 self.leave(ticket.admitted.result(), 0.0, 0.0)
                 self.let_in()
@@ -130,12 +135,12 @@ class Admission:
         if not self._waiting:
             return
         while self._waiting:
-            reserved = self._reserve(self._waiting[0].parcel)
+            reserved = self._reserve(self._waiting[0][-1].parcel)
             if isinstance(reserved, float):
                 if reserved == math.inf:
                     return
                 break
-            ticket = self._waiting.popleft()
+            _, _, ticket = heapq.heappop(self._waiting)
             self._hand_over(ticket, reserved)
         self._wake.set()
 
@@ -205,7 +210,7 @@ class Admission:
         if self.stopped is None:
             self.stopped = error
         while self._waiting:
-            ticket = self._waiting.popleft()
+            _, _, ticket = self._waiting.pop()
             if not ticket.admitted.done():
                 ticket.admitted.set_exception(self.stopped)
 
@@ -221,8 +226,7 @@ class Admission:
 
     async def _admit_first(self) -> bool:
         """Admit the head of the queue; False when it must wait for another call's return."""
-        ticket = self._waiting[0]
-        reserved = self._reserve(ticket.parcel)
+        reserved = self._reserve(self._waiting[0][-1].parcel)
         if isinstance(reserved, float):
             if self.stopped is not None or reserved == math.inf:
                 return False
@@ -232,7 +236,7 @@ class Admission:
                     await self._wake.wait()
             self._wake.clear()
             return True
-        self._waiting.popleft()
+        _, _, ticket = heapq.heappop(self._waiting)
         self._hand_over(ticket, reserved)
         return True
 

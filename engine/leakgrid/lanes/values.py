@@ -24,7 +24,10 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A body on its way, and what the lane must know of it to reserve and to learn."""
+    """A body on its way, and what the lane must know of it to reserve and to learn.
+
+    ``place``: of calls that wait, the lowest goes first.
+    """
 
     provider: Provider
     body: bytes
@@ -32,6 +35,7 @@ class Parcel:
     most_output: int | None = None
     sample: int = 0
     key: bytes = b""
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

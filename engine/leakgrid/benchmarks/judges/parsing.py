@@ -18,7 +18,8 @@ LONGEST = 20_000
 MOST_STARTS = 300
 """Braces from which an object is looked for, for the same reason."""
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)
+"""Guided decoding may leave a bare newline inside a string."""
 
 EVIDENCE = 500
 """Characters of a judge's words that are kept beside its verdict."""
@@ -34,8 +35,8 @@ def objects(text: str) -> list[dict[str, Any]]:
     """All JSON objects that stand in ``text`` at the outermost level, in order."""
     whole = text.strip()
     try:
-        parsed = orjson.loads(whole)
-    except orjson.JSONDecodeError:
+        parsed = _plain(_DECODER.decode(whole))
+    except (ValueError, TypeError, RecursionError):
         pass
     else:
         return [parsed] if isinstance(parsed, dict) else []
@@ -45,14 +46,19 @@ def objects(text: str) -> list[dict[str, Any]]:
     while position >= 0 and starts < MOST_STARTS:
         starts += 1
         try:
-            _, end = _DECODER.raw_decode(text, position)
-            found.append(orjson.loads(text[position:end]))
-        except (ValueError, RecursionError):
+            one, end = _DECODER.raw_decode(text, position)
+            found.append(_plain(one))
+        except (ValueError, TypeError, RecursionError):
             # Not an object from here: an inner brace may still begin one.
             position = text.find("{", position + 1)
         else:
             position = text.find("{", end)
     return found
+
+
+def _plain(value: Any) -> Any:
+    """The value as it can be kept (half characters cannot). Raises TypeError where it cannot."""
+    return orjson.loads(orjson.dumps(value))
 
 
 def yes_or_no(text: str, key: str) -> tuple[bool | None, str, str]:
