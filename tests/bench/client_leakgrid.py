@@ -202,10 +202,10 @@ def main() -> None:
             more["lag_max_ms"] = progress.quantile(1.0) * 1000
         more["run_peak_mb"] = peak_mb()
         if not given.no_ingest:
-            from leakgrid.store.landing import land_apart
+            from leakgrid.store.landing import land
 
             began = time.perf_counter()
-            landed = land_apart(cache, database)
+            landed = land(cache, database, calls=given.calls)
             more["ingest_s"] = time.perf_counter() - began
             more["ingest_rows"] = sum(landed.rows.values())
             more["ingest_peak_mb"] = landed.peak_mb

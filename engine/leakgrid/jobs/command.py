@@ -68,7 +68,7 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: 
         changed = True
     if changed:
         return run_job(path, cache, database, quiet=quiet, replanned=replanned + 1)
-    _land(cache, database)
+    _land(cache, database, report.counts.sent + report.counts.from_cache)
     _summary(plan, report)
     return Ended(name, report.exit_code, False)
 
@@ -133,12 +133,12 @@ def _guarded(run: Run, progress: Progress, most_s: float) -> RunReport:
     return report
 
 
-def _land(cache: Path, database: Path) -> None:
+def _land(cache: Path, database: Path, calls: int) -> None:
     from leakgrid.outcomes import StoreError
-    from leakgrid.store.landing import land_apart
+    from leakgrid.store.landing import land
 
     try:
-        land_apart(cache, database)
+        land(cache, database, calls=calls)
     except StoreError as error:
         # The cache has everything; a locked database is no reason to call the run failed.
         print(
