@@ -16,9 +16,9 @@ from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.key import canonical
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.jobfile import load_job
+from leakgrid.jobs.memory import lane_id, read_memory
 from leakgrid.jobs.models import FREE, ModelSpec
 from leakgrid.jobs.plan import Column, Plan
-from leakgrid.jobs.routes import lane_id, read_memory
 from leakgrid.lanes.estimate import START_TOKENS_PER_BYTE
 from leakgrid.outcomes import Outcome
 from leakgrid.providers.simulated.schemas import smallest

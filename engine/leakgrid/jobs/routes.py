@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from leakgrid.batches.drive import Batches
 from leakgrid.batches.lane import BatchLane
@@ -20,8 +16,10 @@ from leakgrid.jobs.asking import Route
 from leakgrid.jobs.budget import Budget
 from leakgrid.jobs.chat_templates import ask_templates, warnings
 from leakgrid.jobs.gpu import Gpu, Seat, open_gpu, tell
-from leakgrid.jobs.models import OPENAI_URL, ModelSpec, secret_of
+from leakgrid.jobs.memory import lane_id, read_memory, write_memory
+from leakgrid.jobs.models import ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
+from leakgrid.jobs.speakers import headers_of, provider_of
 from leakgrid.jobs.watched import Watched
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel, Quota
@@ -32,10 +30,8 @@ if TYPE_CHECKING:
     import aiohttp
 
     from leakgrid.cache.answers import AnswerCache
-    from leakgrid.providers.wire import Provider
 
 CONNECT_SECONDS = 10.0
-MEMORY = "lanes.json"
 NOWHERE = "http://127.0.0.1:9/v1"
 """Where a model is that is not loaded: its bodies can be made, and nothing is sent."""
 
@@ -273,30 +269,6 @@ async def _batch_lane(
     )
 
 
-def lane_id(spec: ModelSpec) -> str:
-    """What one quota covers: provider, account and model, as a short name without secrets."""
-    account = (str(spec.options.get(key, "")) for key in ("organization", "project", "location"))
-    data = "\n".join((spec.provider, spec.endpoint, spec.key_env, spec.model, *account))
-    return hashlib.sha256(data.encode()).hexdigest()[:16]
-
-
-def read_memory(cache: Path) -> dict[str, Any]:
-    """What lanes learned in earlier runs; empty if nothing usable is there."""
-    try:
-        found = orjson.loads((cache / MEMORY).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def write_memory(cache: Path, memory: dict[str, Any]) -> None:
-    """Keep what lanes learned; it only speeds up the next run, so a full disk is no error."""
-    draft = cache / f"{MEMORY}.{os.getpid()}.draft"
-    with contextlib.suppress(OSError):
-        draft.write_bytes(orjson.dumps(memory, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
-        os.replace(draft, cache / MEMORY)
-
-
 def _server_of(spec: ModelSpec) -> str:
     """Which managed server a model needs: a name, or empty where it has a base_url."""
     if spec.base_url or spec.provider not in ("simulated", "local"):
@@ -325,104 +297,6 @@ async def _steer(lane: Lane, session: aiohttp.ClientSession, urls: list[str]) ->
     from leakgrid.providers.vllm_metrics import steer
 
     await steer(lane, session, *urls)
-
-
-def provider_of(
-    spec: ModelSpec,
-    base_url: str,
-    identity: str,
-    session: aiohttp.ClientSession,
-    secret: str,
-    tokens: AccessTokens,
-    facts: Mapping[str, Any],
-) -> Provider:
-    """What speaks to the model; ``tokens`` are shared by all models of Vertex.
-
-    ``facts`` are what a vLLM server told of itself (see ``chat_templates.py``).
-    """
-    common: dict[str, Any] = {
-        "name": spec.name,
-        "kind": spec.provider,
-        "session": session,
-        "identity": identity,
-        "params": spec.params,
-        "key": secret,
-        "headers": spec.headers,
-        "timeout_s": spec.timeout_s,
-    }
-    if spec.provider in ("gemini", "vertex"):
-        from leakgrid.providers.google import GenerateContent
-
-        vertex = spec.provider == "vertex"
-        return GenerateContent(
-            model=spec.model,
-            base_url=spec.endpoint if vertex else base_url,
-            tokens=tokens if vertex else None,
-            **common,
-        )
-    if spec.provider == "vllm":
-        from leakgrid.providers.replicas import Replicas
-        from leakgrid.providers.vllm_chat import VllmChat
-
-        opens = bool((facts.get("template") or {}).get("opens_thinking"))
-        urls = spec.options.get("base_urls") or [base_url]
-        chats = [
-            (
-                url,
-                VllmChat(
-                    system=spec.options["system"],
-                    opens_thinking=opens,
-                    model=spec.model,
-                    base_url=url,
-                    **common,
-                ),
-            )
-            for url in urls
-        ]
-        return chats[0][1] if len(chats) == 1 else Replicas(chats)
-    from leakgrid.providers.azure import APIS, TOKEN_ENV, azure
-
-    api = spec.options.get("api", "chat")
-    if spec.provider == "azure":
-        return azure(
-            api=api,
-            resource_url=base_url,
-            deployment=spec.model,
-            api_version=spec.options["api_version"],
-            token=spec.key_env == TOKEN_ENV,
-            **common,
-        )
-    common["headers"] = headers_of(spec)
-    return APIS[api](
-        model=spec.model,
-        base_url=base_url,
-        simulated=spec.provider == "simulated",
-        shape=_shape(spec),
-        **common,
-    )
-
-
-def headers_of(spec: ModelSpec) -> Mapping[str, str]:
-    """The job's headers, and who pays at OpenAI's own host."""
-    if spec.base_url != OPENAI_URL or spec.provider != "openai":
-        return spec.headers
-    from leakgrid.providers.openai_endpoint import account_headers
-
-    options = spec.options
-    account = account_headers(os.environ, options["organization"], options["project"])
-    return {**account, **spec.headers}
-
-
-def _shape(spec: ModelSpec) -> Callable[[dict[str, Any], int], dict[str, Any]] | None:
-    """What a kind of server needs in the body beyond the common format."""
-    if spec.provider == "simulated":
-        # Its replies follow from the body alone; without this all samples would be one.
-        return lambda body, sample: {**body, "sample": sample} if sample else body
-    if spec.provider == "local":
-        from leakgrid.providers.local_body import fit_body
-
-        return lambda body, sample: fit_body(body, sample=sample)
-    return None
 
 
 def _strictest(quotas: list[Quota]) -> Quota:
