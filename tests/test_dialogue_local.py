@@ -14,7 +14,9 @@ from tests.dialogue_project import DIALOGUE, LABELS, DialogueProject, needs_real
 from tests.test_local_model import FOLDER, local_only
 
 KEPT = 12
-"""So many attributes of a person: a base model on a shared processor reads 100 tokens a second."""
+"""So many attributes of the receiver: a base model on a shared processor reads 100 tokens a second.
+
+The sender, whose disclosures are judged and labelled, keeps the whole profile."""
 
 GEMMA: dict[str, Any] = {
     "provider": "local",
@@ -27,12 +29,11 @@ MODELS = {
 
 
 def first_facts(folder: Path) -> Path:
-    """A file of the first attributes of two released people, and two of their contexts."""
+    """Two released people, the second with the first attributes only, and two of their contexts."""
     document = json.loads(REAL.read_text())[:2]
+    facts = document[1]["information_attributes"]
+    document[1]["information_attributes"] = dict(list(facts.items())[:KEPT])
     for person in document:
-        person["information_attributes"] = dict(
-            list(person["information_attributes"].items())[:KEPT]
-        )
         person["contexts"] = person["contexts"][:2]
     path = folder / "real.json"
     path.write_text(json.dumps(document))
@@ -60,7 +61,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> DialogueProject:
         subset={"instances": 0, "seed": 0},
         labels={"file": None, "job": "labels", "weights": {"pragmatic": 1.0}},
         models={**nothing, **MODELS},
-        judges={"reveal": {"model": "gemma-judge", "batch": 4, "retries": 0, "speakers": "sender"}},
+        judges={
+            "reveal": {"model": "gemma-judge", "batch": 10, "retries": 0, "speakers": "sender"}
+        },
         simulated=None,
     )
     for job in ("labels", "job"):
@@ -85,7 +88,8 @@ def test_two_contexts_go_through_conversation_judge_and_labels(done: DialoguePro
 
 def test_every_verdict_is_read_or_unknown_for_a_reason(done: DialogueProject) -> None:
     degrees = done.rows("SELECT * FROM dialogue_degree WHERE job = 'job' AND speaker = 'sender'")
-    assert len(degrees) == 2 * KEPT
+    whole = json.loads(REAL.read_text())[0]["information_attributes"]
+    assert len(degrees) == 2 * len(whole)
     for row in degrees:
         assert row["degree"] in ("full", "partial", "none", "unknown")
         if row["degree"] == "unknown":
