@@ -11,19 +11,6 @@ WITH noted AS (
                 WHEN count(r.item) = 0 THEN 'not run yet' ELSE 'not noted' END AS band
     FROM item i LEFT JOIN reply_now r ON r.item = i.item AND r.digest = i.digest
     GROUP BY i.job, i.item, i.digest
-), units AS (
-    SELECT 'leak' AS measure, job, simulated, judge, '' AS rater, model, defence, condition, item,
-           digest, leaked AS hit, coalesce(leaked, true) AS may, state
-    FROM leak_unit
-    UNION ALL
-    SELECT 'useful', job, simulated, '', judge, model, defence, condition, item, digest, useful,
-           coalesce(useful, true), state
-    FROM utility_unit
-    UNION ALL
-    SELECT 'both', job, simulated, leak_judge, utility_judge, model, defence, condition, item,
-           digest, CASE WHEN state = 'known' THEN joint END,
-           NOT coalesce(leaked, false) AND coalesce(useful, true), state
-    FROM joint_unit
 )
 SELECT job, simulated, measure, judge, rater, model, defence, condition, people, band,
        count(*) AS planned, count(hit) AS known, count(*) FILTER (hit) AS hits,
@@ -34,6 +21,6 @@ SELECT job, simulated, measure, judge, rater, model, defence, condition, people,
        round(hits / planned::DOUBLE, 4) AS bound_low,
        round(count(*) FILTER (may) / planned::DOUBLE, 4) AS bound_high,
        unknown + missing > 0.02 * planned AS marked
-FROM units JOIN noted USING (job, item, digest)
+FROM measured_unit JOIN noted USING (job, item, digest)
 GROUP BY job, simulated, measure, judge, rater, model, defence, condition, people, band
 ORDER BY job, simulated, measure, judge, rater, model, defence, condition, people, band;

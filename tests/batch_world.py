@@ -17,7 +17,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ import aiohttp
 
 from leakgrid.batches.book import Book
 from leakgrid.batches.course import Pace
-from leakgrid.batches.drive import drive
+from leakgrid.batches.drive import Batches
+from leakgrid.batches.harvest import Kept
 from leakgrid.batches.lane import BatchLane
 from leakgrid.batches.service import Service
 from leakgrid.cache.answers import AnswerCache
@@ -54,6 +55,31 @@ def service_of(wire: str, port: int, key: str = "secret-key") -> Service:
     from leakgrid.providers.batch_google import GeminiBatches
 
     return GeminiBatches(model=MODEL, base_url=f"http://127.0.0.1:{port}/v1beta", key=key)
+
+
+async def drive(
+    lanes: Sequence[BatchLane],
+    walk: Callable[[], Awaitable[int]],
+    *,
+    cache: Kept,
+    run: str,
+) -> None:
+    """Walk until no cell is parked.
+
+    ``walk`` runs every open cell once and returns how many were parked; it is called again
+    whenever a lane has brought in all that it had out, while other lanes may still wait.
+    Cancelled, it leaves at once. What goes wrong comes in an ExceptionGroup.
+    """
+    batches, finished = Batches(lanes), False
+    async with asyncio.TaskGroup() as group:
+        try:
+            await batches.begin(group, cache, run)
+            while parked := await walk():
+                await batches.submit()
+                await batches.wait(parked)
+            finished = True
+        finally:
+            await batches.rest(finished=finished)
 
 
 class World:

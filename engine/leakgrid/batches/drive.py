@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from leakgrid.batches.harvest import Kept
 from leakgrid.batches.lane import BatchLane
@@ -68,28 +68,3 @@ class Batches:
             if finished:
                 await lane.finish()
             await aside(lane.close)
-
-
-async def drive(
-    lanes: Sequence[BatchLane],
-    walk: Callable[[], Awaitable[int]],
-    *,
-    cache: Kept,
-    run: str,
-) -> None:
-    """Walk until no cell is parked.
-
-    ``walk`` runs every open cell once and returns how many were parked; it is called again
-    whenever a lane has brought in all that it had out, while other lanes may still wait.
-    Cancelled, it leaves at once. What goes wrong comes in an ExceptionGroup.
-    """
-    batches, finished = Batches(lanes), False
-    async with asyncio.TaskGroup() as group:
-        try:
-            await batches.begin(group, cache, run)
-            while parked := await walk():
-                await batches.submit()
-                await batches.wait(parked)
-            finished = True
-        finally:
-            await batches.rest(finished=finished)

@@ -7,7 +7,6 @@ that fails becomes a failed attempt, and its call is planned again by whoever as
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,6 +18,7 @@ import orjson
 from leakgrid.batches.book import Asked
 from leakgrid.batches.service import Service, aside
 from leakgrid.cache.readers import Row
+from leakgrid.lanes import rows
 from leakgrid.lanes.values import Attempt
 from leakgrid.outcomes import KEPT, STOPPING, Outcome
 from leakgrid.providers.wire import Exchange, Provider, Reading
@@ -150,7 +150,7 @@ class Reaper:
         harvest.settled.add(asked.key)
         usage = reading.usage
         harvest.learned.append((asked.size, asked.role, usage.input, usage.output))
-        return self._row("answer", asked, exchange, reading, 1, waited_s)
+        return self._row("answer", asked, self._attempt(1, exchange, reading, waited_s))
 
     async def _keep(self, key: str, row: bytes, harvest: Harvest) -> None:
         raw = bytes.fromhex(key)
@@ -175,7 +175,8 @@ class Reaper:
         reading = lost.reading
         keeps = invalid and reading.outcome is Outcome.INVALID
         kind = "answer" if keeps else "attempt"
-        row = self._row(kind, lost.asked, lost.exchange, reading, tries, 0.0)
+        attempt = self._attempt(tries, lost.exchange, reading, 0.0)
+        row = self._row(kind, lost.asked, attempt)
         if keeps:
             raw = bytes.fromhex(lost.asked.key)
             if await self.cache.find(raw) is None:
@@ -183,52 +184,20 @@ class Reaper:
             harvest.settled.add(lost.asked.key)
         else:
             self.cache.note_attempt(row)
-        usd = self._usd(reading)
-        self._count(harvest, reading.outcome.value, usd, reading.usage.input, reading.usage.output)
-        return Attempt(tries, lost.exchange, reading, usd, 0.0)
+        usage = reading.usage
+        self._count(harvest, reading.outcome.value, attempt.usd, usage.input, usage.output)
+        return attempt
 
-    def _usd(self, reading: Reading) -> float | None:
-        return None if self.price is None else self.price.usd(reading.usage)
+    def _attempt(
+        self, tries: int, exchange: Exchange, reading: Reading, waited_s: float
+    ) -> Attempt:
+        usd = None if self.price is None else self.price.usd(reading.usage)
+        return Attempt(tries, exchange, reading, usd, waited_s)
 
-    def _row(
-        self,
-        kind: str,
-        asked: Asked,
-        exchange: Exchange,
-        reading: Reading,
-        tries: int,
-        waited_s: float,
-    ) -> bytes:
+    def _row(self, kind: str, asked: Asked, attempt: Attempt) -> bytes:
         """A row in the columns of ``cache/tables.py``; a batch has no latency, only a wait."""
-        usage, provider = reading.usage, self.provider
-        return orjson.dumps(
-            {
-                "run": self.run,
-                "job": asked.job,
-                "lane": self.lane,
-                "provider": provider.kind,
-                "family": provider.family,
-                "model": provider.model,
-                "tier": TIER,
-                "simulated": provider.simulated,
-                "kind": kind,
-                "key": asked.key,
-                "role": asked.role,
-                "returned": reading.model,
-                "sample": asked.sample,
-                "outcome": reading.outcome,
-                "status": exchange.status,
-                "attempt": tries,
-                "finish": reading.finish,
-                "error": reading.error,
-                "input": usage.input,
-                "cached": usage.cached,
-                "output": usage.output,
-                "reasoning_tokens": usage.reasoning,
-                "usd": self._usd(reading),
-                "latency_ms": 0.0,
-                "wait_ms": round(waited_s * 1000, 3),
-                "ts": time.time(),
-                "body": exchange.body.decode("utf-8", "replace"),
-            }
+        shared = rows.of_provider(
+            self.provider, run=self.run, job=asked.job, lane=self.lane, tier=TIER
         )
+        own = rows.of_attempt(kind, asked.key, asked.role, asked.sample, attempt)
+        return orjson.dumps({**shared, **own})

@@ -21,7 +21,6 @@ from leakgrid.datasets.cimemories_json import Broken, Spot, read_json, refuse_br
 from leakgrid.datasets.cimemories_oddities import oddity_lines
 from leakgrid.outcomes import DatasetError
 
-BIO_KEYS = ("name", "sex", "address", "age")
 RECORD_KEYS = ("value", "information_domain", "event", "memory_statement")
 
 BASIC_WORDS = ("name", "address", "sex", "age")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from leakgrid.datasets.items import Person, assistant_name
@@ -98,16 +99,7 @@ class Writer:
             "question": page.say(plan.question.plain),
             "request": page.say(plan.question.long),
             "team": plan.group.team,
-            "people": [
-                {
-                    "name": person.name,
-                    "first": person.first,
-                    "gender": person.gender,
-                    "age": person.age,
-                    "job_title": person.job_title,
-                }
-                for person in plan.group.people
-            ],
+            "people": [asdict(person) for person in plan.group.people],
             "owner": owner.name,
             "asker": plan.asker.name,
             "asker_informed": plan.asker in plan.informed,

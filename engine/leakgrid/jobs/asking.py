@@ -7,7 +7,6 @@ down its lane and returns once the answer is on disk. A cell never sees a retry,
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.flight import Flights
 from leakgrid.cache.key import KeySpace, canonical, sent
 from leakgrid.cache.readers import Row
+from leakgrid.lanes import rows
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel
 from leakgrid.outcomes import KEPT, Outcome
@@ -136,55 +136,16 @@ class Asker:
 
     def _row(self, kind: str, lane: Lane | BatchLane, parcel: Parcel, attempt: Attempt) -> bytes:
         """The journal row of one attempt, in the columns of ``cache/tables.py``."""
-        reading, exchange, provider = attempt.reading, attempt.exchange, parcel.provider
-        usage = reading.usage
+        provider = parcel.provider
         constant = self._constants.get(provider.name)
         if constant is None:
-            constant = self._constants[provider.name] = self._constant(lane, provider)
-        return (
-            constant
-            + orjson.dumps(
-                {
-                    "kind": kind,
-                    "key": parcel.key.hex(),
-                    "role": parcel.role,
-                    "returned": reading.model,
-                    "sample": parcel.sample,
-                    "outcome": reading.outcome,
-                    "status": exchange.status,
-                    "attempt": attempt.number,
-                    "finish": reading.finish,
-                    "error": reading.error,
-                    "input": usage.input,
-                    "cached": usage.cached,
-                    "output": usage.output,
-                    "reasoning_tokens": usage.reasoning,
-                    "usd": attempt.usd,
-                    "latency_ms": round(exchange.latency_s * 1000, 3),
-                    "wait_ms": round(attempt.waited_s * 1000, 3),
-                    "ts": time.time(),
-                    "body": _readable(exchange.body),
-                }
-            )[1:]
-        )
-
-    def _constant(self, lane: Lane | BatchLane, provider: Provider) -> bytes:
-        """The beginning of all rows of one provider in this run, without the closing brace."""
-        return (
-            orjson.dumps(
-                {
-                    "run": self._run,
-                    "job": self._job,
-                    "lane": lane.name,
-                    "provider": provider.kind,
-                    "family": provider.family,
-                    "model": provider.model,
-                    "tier": "online",
-                    "simulated": provider.simulated,
-                }
-            )[:-1]
-            + b","
-        )
+            # The beginning of all rows of one provider in this run, without the closing brace.
+            shared = rows.of_provider(
+                provider, run=self._run, job=self._job, lane=lane.name, tier="online"
+            )
+            constant = self._constants[provider.name] = orjson.dumps(shared)[:-1] + b","
+        own = rows.of_attempt(kind, parcel.key.hex(), parcel.role, parcel.sample, attempt)
+        return constant + orjson.dumps(own)[1:]
 
 
 def _most_output(body: Mapping[str, Any]) -> int | None:
@@ -196,13 +157,6 @@ def _most_output(body: Mapping[str, Any]) -> int | None:
         or body.get("max_output_tokens")
         or inside.get("maxOutputTokens")
     )
-
-
-def _readable(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return body.decode("latin-1")
 
 
 def _from_row(row: Row) -> Answer:

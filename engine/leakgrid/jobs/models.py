@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leakgrid.jobs.prices import TIERS, listed_price, vendor_of
+from leakgrid.jobs.prices import TIERS, listed_price, price_of, vendor_of
 from leakgrid.jobs.tables import Table
 from leakgrid.lanes.values import Quota
 from leakgrid.outcomes import InputError, JobError
 from leakgrid.providers.openai_rules import OWNED, unfit_params
+from leakgrid.providers.vllm_body import SYSTEM_MODES
 from leakgrid.types import Price
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _local(table: Table, params: Mapping[str, Any]) -> _Reading:
 def _vllm(table: Table, params: Mapping[str, Any]) -> _Reading:
     """Attached where there is a base_url (or several), else started and stopped by leakgrid."""
     _check_chat(table, params)
-    options: dict[str, Any] = {"system": table.text("system", "send", choices=("send", "fold"))}
+    options: dict[str, Any] = {"system": table.text("system", "send", choices=SYSTEM_MODES)}
     if "base_url" in table.data or "base_urls" in table.data:
         urls = table.texts("base_urls", [])
         url = table.text("base_url", urls[0] if urls else "")
@@ -303,8 +304,7 @@ def _batch_price(
         return None  # a mistake that is told already
     if not told:
         return half(price)
-    listed = listed_price(vendor_of(provider, base_url, params), model, "batch")
-    return None if listed is None else listed.price
+    return price_of(vendor_of(provider, base_url, params), model, "batch")
 
 
 def secret_of(spec: ModelSpec) -> str:

@@ -134,31 +134,29 @@ class Table:
 
     def wholes(self, key: str, default: Any = ..., least: int = 0) -> Any:
         """A list of different whole numbers of at least ``least``, not empty."""
-        value = self._take(
+        return self._different(
             key,
             default,
-            lambda value: (
-                isinstance(value, list)
-                and bool(value)
-                and all(type(part) is int and part >= least for part in value)
-            ),
+            lambda part: type(part) is int and part >= least,
             f"a list of whole numbers of at least {least}, like [1, 6]",
         )
-        if value and len(set(value)) != len(value):
-            self.wrong(key, f"{value!r} names something twice")
-        return value
 
     def texts(self, key: str, default: Any = ...) -> Any:
         """A list of different strings, not empty."""
+        return self._different(
+            key,
+            default,
+            lambda part: isinstance(part, str),
+            'a list of names, like ["one", "two"]',
+        )
+
+    def _different(self, key: str, default: Any, fits: Callable[[Any], bool], allowed: str) -> Any:
+        """A list, not empty, of parts that fit and differ."""
         value = self._take(
             key,
             default,
-            lambda value: (
-                isinstance(value, list)
-                and bool(value)
-                and all(isinstance(part, str) for part in value)
-            ),
-            'a list of names, like ["one", "two"]',
+            lambda value: isinstance(value, list) and bool(value) and all(map(fits, value)),
+            allowed,
         )
         if value and len(set(value)) != len(value):
             self.wrong(key, f"{value!r} names something twice")

@@ -68,7 +68,6 @@ class Server:
         self._progress = progress
         self._closes = closes
         self._told: deque[str] = deque(maxlen=TOLD_LINES)
-        self._reading: asyncio.Task[None] | None = None
         self._stopping = False
         self.ready: Ready
 

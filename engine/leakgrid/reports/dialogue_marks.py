@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from leakgrid.reports.dialogue_statistics import covariance_ellipse
 from leakgrid.reports.figures import COLOURS, INK, MARKERS, Row, _short
 
 if TYPE_CHECKING:
@@ -58,26 +59,22 @@ def cross(axes: Axes, row: Row, number: int) -> None:
 
 def ellipse(axes: Axes, points: list[tuple[float, float]], colour: str) -> list[float]:
     """Small dots and, of three or more, one standard deviation around them; returns its top."""
-    import numpy as np
     from matplotlib.patches import Ellipse
 
     if points:
         axes.plot(*zip(*points, strict=True), marker=".", markersize=3, color=colour, alpha=0.5,
                   linestyle="none")  # fmt: skip
-    if len(points) < 3:
+    around = covariance_ellipse(points) if len(points) >= 3 else None
+    if around is None:
         return []
-    array = np.asarray(points)
-    spread, turned = np.linalg.eigh(np.cov(array.T))
-    reach = np.sqrt(np.maximum(spread, 0))
-    angle = math.degrees(math.atan2(turned[1, 1], turned[0, 1]))
-    centre = array.mean(axis=0)
     axes.add_patch(
         Ellipse(
-            (float(centre[0]), float(centre[1])), 2 * float(reach[1]), 2 * float(reach[0]),
-            angle=angle, facecolor=colour, alpha=0.14, edgecolor=colour, linewidth=0.8,
+            (around.x, around.y), 2 * around.major, 2 * around.minor,
+            angle=around.angle, facecolor=colour, alpha=0.14, edgecolor=colour, linewidth=0.8,
         )
     )  # fmt: skip
-    return [float(centre[1] + math.hypot(*(turned[1] * reach)))]
+    turn = math.radians(around.angle)
+    return [around.y + math.hypot(around.major * math.sin(turn), around.minor * math.cos(turn))]
 
 
 def line(axes: Axes, x: list[int], found: list[Row], number: int, shift: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -171,11 +172,21 @@ def _draws(clusters: int, resamples: int, seed: int) -> Floats:
 
 
 def _interval(means: Floats, clusters: int, confidence: float) -> tuple[float, float]:
-    """Expanded percentiles: the normal level at which z is t times sqrt(n / (n - 1))."""
     import numpy as np
-    from scipy.stats import norm, t
 
-    reach = t.ppf((1 + confidence) / 2, clusters - 1) * math.sqrt(clusters / (clusters - 1))
-    tail = float(norm.cdf(-reach))
-    low, high = np.quantile(means, [tail, 1 - tail])
+    beyond = tail(clusters, confidence)
+    low, high = np.quantile(means, [beyond, 1 - beyond])
     return float(low), float(high)
+
+
+@cache
+def tail(clusters: int, confidence: float = 0.95) -> float:
+    """The share of draws beyond each end of an interval over so many clusters.
+
+    Expanded percentiles: the normal level at which z is t times sqrt(n / (n - 1)).
+    """
+    # not scipy.stats, which takes seconds to import
+    from scipy.special import ndtr, stdtrit
+
+    reach = stdtrit(clusters - 1, (1 + confidence) / 2) * math.sqrt(clusters / (clusters - 1))
+    return float(ndtr(-reach))

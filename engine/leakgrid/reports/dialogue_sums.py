@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from leakgrid.reports.dialogue_statistics import tail
 from leakgrid.reports.rows import Row
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def estimate(drawn: Drawn) -> Row:
     others = drawn.values[1:][np.isfinite(drawn.values[1:])]
     if drawn.profiles < FEWEST or not len(others):
         return {"value": value, "lo": None, "hi": None}
-    tail = _tail(drawn.profiles)
-    low, high = np.quantile(others, (tail, 1 - tail))
+    beyond = tail(drawn.profiles)
+    low, high = np.quantile(others, (beyond, 1 - beyond))
     return {"value": value, "lo": min(value, float(low)), "hi": max(value, float(high))}
 
 
@@ -210,15 +210,6 @@ def arranged(rows: Iterable[Row], order: Mapping[str, Sequence[Any]], *names: st
         return key
 
     return sorted(rows, key=place)
-
-
-@cache
-def _tail(profiles: int) -> float:
-    """The share of draws beyond each end of a 95 % interval over so many profiles."""
-    # not scipy.stats, which takes seconds to import
-    from scipy.special import ndtr, stdtrit
-
-    return float(ndtr(-math.sqrt(profiles / (profiles - 1)) * stdtrit(profiles - 1, 0.975)))
 
 
 def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -56,22 +56,6 @@ def read_splits(reader: Reader, order: dict[str, list[str]]) -> list[Split]:
     return found
 
 
-# judge speaks of leaks, rater of usefulness; a reply that leaks or is useless can no longer be both
-UNITS = """
-SELECT 'leak' AS measure, 0 AS rank, simulated, judge, '' AS rater, model, defence, condition,
-       item, digest, leaked AS hit, coalesce(leaked, true) AS may, state
-FROM leak_unit WHERE job = $job
-UNION ALL
-SELECT 'useful', 1, simulated, '', judge, model, defence, condition, item, digest, useful,
-       coalesce(useful, true), state
-FROM utility_unit WHERE job = $job
-UNION ALL
-SELECT 'both', 2, simulated, leak_judge, utility_judge, model, defence, condition, item, digest,
-       CASE WHEN state = 'known' THEN joint END,
-       NOT coalesce(leaked, false) AND coalesce(useful, true), state
-FROM joint_unit WHERE job = $job
-"""
-
 NOTED = f"""
 SELECT i.item, i.digest, count(r.item) = 0 AS unrun,
        CASE WHEN unrun THEN '{NO_RECORD}' ELSE '{NOT_NOTED}' END AS nothing,
@@ -102,7 +86,9 @@ WITH noted AS MATERIALIZED ({NOTED}), parted AS (
                 ELSE nothing END,
            CASE WHEN NOT informed THEN 0 WHEN informed THEN 1 ELSE 2 END
     FROM noted
-), units AS MATERIALIZED ({UNITS})
+), units AS MATERIALIZED (
+    SELECT *, list_position({list(MEASURES)}, measure) AS rank FROM measured_unit WHERE job = $job
+)
 SELECT split, part, measure, simulated, judge, rater, model, defence, condition,
        count(*) AS planned, count(hit) AS known, count(*) FILTER (hit) AS hits,
        count(*) FILTER (state = 'unknown') AS unknown,

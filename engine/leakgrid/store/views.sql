@@ -385,6 +385,23 @@ SELECT u.job, u.simulated, l.leak_judge, u.judge AS utility_judge, u.model, u.de
             WHEN l.missing OR u.state = 'missing' THEN 'missing' ELSE 'unknown' END AS state
 FROM utility_unit u JOIN leaking l USING (job, column_id, item, digest);
 
+-- leaks, usefulness and both at once as rows of one form: hit is what was found (NULL where it is
+-- not known), may whether it can still be. judge speaks of leaks, rater of usefulness; a reply that
+-- leaks or is useless can no longer be both
+CREATE OR REPLACE VIEW measured_unit AS
+SELECT 'leak' AS measure, job, simulated, judge, '' AS rater, model, defence, condition, item,
+       digest, leaked AS hit, coalesce(leaked, true) AS may, state
+FROM leak_unit
+UNION ALL
+SELECT 'useful', job, simulated, '', judge, model, defence, condition, item, digest, useful,
+       coalesce(useful, true), state
+FROM utility_unit
+UNION ALL
+SELECT 'both', job, simulated, leak_judge, utility_judge, model, defence, condition, item,
+       digest, CASE WHEN state = 'known' THEN joint END,
+       NOT coalesce(leaked, false) AND coalesce(useful, true), state
+FROM joint_unit;
+
 -- the rate is over replies of which both are known. bound_high counts the others too, but for
 -- those that are known to leak or to be useless: they can no longer be both
 CREATE OR REPLACE VIEW joint_grouped AS

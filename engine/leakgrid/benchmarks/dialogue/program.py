@@ -13,9 +13,10 @@ from leakgrid.benchmarks.dialogue.instances import Instance, alone, dialogues
 from leakgrid.benchmarks.dialogue.reveal import Judges, example
 from leakgrid.benchmarks.dialogue.scripts import Scripts
 from leakgrid.benchmarks.dialogue.settings import Settings
+from leakgrid.benchmarks.noted import Noted
 from leakgrid.datasets.cimemories import load_profiles
-from leakgrid.outcomes import KEPT, JobError
-from leakgrid.types import Answer, Ask, Call, Json, Record
+from leakgrid.outcomes import JobError
+from leakgrid.types import Ask, Call, Json, Record
 
 
 class Dialogue:
@@ -77,15 +78,7 @@ class Dialogue:
         The reply of the record is what the sender said; its outcome is that of the message that
         broke the dialogue, and ``extra`` says how the dialogue ended.
         """
-        made: list[Answer] = []
-        calls: list[tuple[str, str]] = []
-
-        async def noted(call: Call) -> Answer:
-            answer = await ask(call)
-            made.append(answer)
-            calls.append((call.role, answer.key))
-            return answer
-
+        noted = Noted(ask)
         scripts = self.scripts
         system = scripts.system(point.condition)
         sender = Side(SENDER, point.model, system, scripts.sender(item))
@@ -113,7 +106,7 @@ class Dialogue:
             hearings=hearings,
             reveals=reveals,
             extra={"rounds": talk.rounds, "ended": talk.ended, "why": talk.why},
-            settled=all(answer.outcome in KEPT for answer in made),
-            simulated=any(answer.simulated for answer in made),
-            calls=tuple(calls),
+            settled=noted.settled,
+            simulated=noted.simulated,
+            calls=tuple(noted.calls),
         )

@@ -27,7 +27,6 @@ class Scripts:
         """Raises JobError for a file that is missing or wrong."""
         names = MESSAGE_CONDITIONS if single else PROMPT_CONDITIONS
         self.early_end = early_end and not single
-        self._single = single
         self._conditions = {
             name: Prompt(folder / f"{name}.md", ()) for name in names if name != NO_SYSTEM
         }

@@ -11,9 +11,9 @@ from leakgrid.benchmarks.defences import registry
 from leakgrid.benchmarks.judges.panel import Panel
 from leakgrid.benchmarks.muppet.attribution import Attribution
 from leakgrid.benchmarks.muppet.scene import Prompts, Scene
+from leakgrid.benchmarks.noted import Noted
 from leakgrid.datasets.items import Item, load_items
-from leakgrid.outcomes import KEPT
-from leakgrid.types import Answer, Ask, Call, Json, Probe, Record
+from leakgrid.types import Ask, Call, Json, Probe, Record
 
 
 class Muppet:
@@ -68,15 +68,7 @@ class Muppet:
 
     async def cell(self, ask: Ask, item: Item, point: Point) -> Record:
         """Run one cell. What a judge cannot say is an unknown verdict with its reason."""
-        made: list[Answer] = []
-        calls: list[tuple[str, str]] = []
-
-        async def noted(call: Call) -> Answer:
-            answer = await ask(call)
-            made.append(answer)
-            calls.append((call.role, answer.key))
-            return answer
-
+        noted = Noted(ask)
         defence = self.defences[point.defence]
         scene = Scene(self.prompts, defence.prompts, item, point)
         reply = await defence.reply(noted, scene)
@@ -102,7 +94,7 @@ class Muppet:
             verdicts=verdicts,
             ratings=ratings,
             probes=probes,
-            settled=all(answer.outcome in KEPT for answer in made),
-            simulated=any(answer.simulated for answer in made),
-            calls=tuple(calls),
+            settled=noted.settled,
+            simulated=noted.simulated,
+            calls=tuple(noted.calls),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from leakgrid.benchmarks.muppet_generate.drafts import Chat, Fact, Notes
@@ -24,16 +25,7 @@ def noted(plan: Planned, notes: Notes) -> dict[str, Any]:
         "question": plan.plain,
         "request": plan.long,
         "team": plan.group.team,
-        "people": [
-            {
-                "name": person.name,
-                "first": person.first,
-                "gender": person.gender,
-                "age": person.age,
-                "job_title": person.job_title,
-            }
-            for person in plan.group.people
-        ],
+        "people": [asdict(person) for person in plan.group.people],
         "owner": owner.name,
         "asker": plan.asker.name,
         "asker_informed": plan.asker_informed,

@@ -18,6 +18,7 @@ from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.muppet_generate import assemble, checks, drafts, prompts, stand_in
 from leakgrid.benchmarks.muppet_generate.drafts import Notes, Quality, Unreadable
 from leakgrid.benchmarks.muppet_generate.settings import Settings
+from leakgrid.benchmarks.noted import Noted
 from leakgrid.datasets.muppet_groups import Planned, plan_items
 from leakgrid.datasets.muppet_seeds import load_seeds
 from leakgrid.outcomes import KEPT, JobError, Outcome
@@ -121,18 +122,18 @@ class Generate:
                 "voices": len({turn["sender"] for turn in whole["transcript"]}),
             }
             extra = {"dropped": "", "stage": "done", "statistics": statistics}
-        simulated = any(answer.simulated for answer in making.answers)
+        noted = making.ask
         return Record(
             item=item.id,
             reply=reply,
-            reply_outcome=making.answers[-1].outcome,
-            settled=all(answer.outcome in KEPT for answer in making.answers),
-            simulated=simulated,
-            calls=tuple(making.calls),
+            reply_outcome=noted.answers[-1].outcome,
+            settled=noted.settled,
+            simulated=noted.simulated,
+            calls=tuple(noted.calls),
             extra={
                 "kept": bool(reply),
                 **extra,
-                "simulated": simulated,
+                "simulated": noted.simulated,
                 "attempts": dict(making.attempts),
                 "quality": making.quality,
                 "pair": item.pair,
@@ -190,11 +191,9 @@ class _Making:
 
     def __init__(self, benchmark: Generate, ask: Ask, plan: Planned, point: Point) -> None:
         self.benchmark = benchmark
-        self.ask = ask
+        self.ask = Noted(ask)
         self.plan = plan
         self.point = point
-        self.answers: list[Answer] = []
-        self.calls: list[tuple[str, str]] = []
         self.attempts: dict[str, int] = {}
         self.quality: Quality | None = None
 
@@ -238,11 +237,8 @@ class _Making:
         attempt = 0
         while True:
             # Samples of a job must stay distinct from second draws.
-            asked = call(self.point.sample * ATTEMPTS + attempt)
-            answer = await self.ask(asked)
+            answer = await self.ask(call(self.point.sample * ATTEMPTS + attempt))
             attempt += 1
-            self.answers.append(answer)
-            self.calls.append((asked.role, answer.key))
             self.attempts[stage] = attempt
             # A call that failed is open and asked again; the same request stays invalid.
             if answer.outcome not in KEPT or answer.outcome is Outcome.INVALID:
