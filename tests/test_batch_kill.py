@@ -21,6 +21,8 @@ pytest.importorskip("google.genai", reason="the extra 'google' is not installed"
 CELLS = [["a", "b"], ["c"], ["d"]]
 EXPIRES: list[dict[str, Any]] = [{"end": "expired", "done": 2, "polls": 1}]
 SLOW: list[dict[str, Any]] = [{"polls": 2}]
+TOO_LONG = {"code": "token_limit_exceeded", "message": "Enqueued token limit", "line": None}
+QUEUED: list[dict[str, Any]] = [{"end": "failed", "errors": [TOO_LONG]}, {"polls": 2}]
 
 
 def lives(folder: Path, wire: str, plans: list[dict[str, Any]], *, twice: bool) -> list[Any]:
@@ -70,3 +72,15 @@ def test_a_kill_at_any_step_never_pays_twice(
         for path in (tmp_path / str(life["die"]) / "answers").glob("*.jsonl"):
             keys += [json.loads(row)["key"] for _, row in JournalFile(path).payloads()]
         assert len(keys) == len(set(keys)) == 4, told
+
+
+@pytest.mark.timeout(400)
+def test_a_kill_after_a_full_queue_makes_no_second_batch_of_the_same(tmp_path: Path) -> None:
+    found = lives(tmp_path, "openai", QUEUED, twice=False)
+    assert len(found) > 20
+    for life in found:
+        state, told = life["state"], f"killed at step {life['die']}"
+        assert set(state["carried_out"].values()) == {1}, told
+        # But for the batch that failed for the queue, each call stands in one alone.
+        made = [batch for batch in state["batches"] if batch["status"] != "failed"]
+        assert set(Counter(key for batch in made for key in batch["keys"]).values()) == {1}, told
