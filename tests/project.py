@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
+
+from leakgrid.jobs import guard
 
 ROOT = Path(__file__).resolve().parent.parent
 CATEGORIES = ("burnout", "pregnancy", "disability")
@@ -150,6 +153,8 @@ class Project:
         """The command line, run to its end."""
         process = self.start(*words, env=env)
         out, err = process.communicate(timeout=150)
+        if process.returncode == guard.EXIT_BLOCKED:
+            pytest.fail(err)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def run_job(self, **options: Any) -> subprocess.CompletedProcess[str]:
