@@ -54,4 +54,4 @@ docs:
 
 # Resolve the lock file anew
 lock:
-    uv pip compile pyproject.toml --universal --extra local --extra google --extra openai --extra dev --no-annotate --upgrade -o requirements.lock
+    uv pip compile pyproject.toml --universal --extra local --extra google --extra openai --extra redact --extra dev --no-annotate --upgrade -o requirements.lock

@@ -39,7 +39,10 @@ from leakgrid.providers.openai import ChatCompletions
 from leakgrid.types import Answer, Call, Message, Price
 from tests.batch_service import Running
 
-QUICK = Pace(first_s=0.01, longest_s=0.02, settle_s=0.01, queue_s=0.01, retry_s=0.01, cancel_s=5.0)
+QUICK = Pace(
+    first_s=0.01, longest_s=0.02, settle_s=0.01, queue_s=0.01, retry_s=0.01, cancel_s=5.0,
+    files_s=0.5,
+)  # fmt: skip
 ONLINE = Price(2.0, 8.0)
 BATCH = Price(1.0, 4.0)
 MODEL = "gemini-x"

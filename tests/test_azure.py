@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 
-from leakgrid.outcomes import Outcome
+from leakgrid.lanes.lane import Lane
+from leakgrid.lanes.values import Parcel, Quota
+from leakgrid.outcomes import LaneStopped, Outcome
 from leakgrid.providers.azure import APIS, azure, base_url_of
 from leakgrid.providers.openai import ChatCompletions
 from leakgrid.providers.wire import Exchange, quota_headers, text_of
@@ -126,6 +130,29 @@ def test_the_key_is_blanked_in_what_is_kept(server: Recorder) -> None:
     reading = provider.read(exchange)
     assert KEY.encode() not in exchange.body and KEY not in reading.error
     assert reading.outcome is Outcome.AUTH
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    ("token", "status", "told"), [(True, 401, True), (True, 403, False), (False, 401, False)]
+)
+def test_a_token_that_ran_out_stops_the_lane_and_says_how_to_go_on(
+    api: str, token: bool, status: int, told: bool, server: Recorder
+) -> None:
+    server.status = status
+    server.answer = orjson.dumps({"error": {"code": "401", "message": "Access token has expired."}})
+
+    async def main() -> str:
+        async with aiohttp.ClientSession() as session:
+            provider = made(server, api, token=token)(session)
+            lane = Lane("m", quota=Quota())
+            with pytest.raises(LaneStopped) as stopped:
+                await lane.send(Parcel(provider, orjson.dumps(provider.body(CALL))))
+            return str(stopped.value)
+
+    message = asyncio.run(main())
+    assert "Access token has expired" in message
+    assert ("export a new AZURE_OPENAI_AD_TOKEN and run the same command again" in message) is told
 
 
 # --- the content filter ---------------------------------------------------------------------------

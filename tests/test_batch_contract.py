@@ -149,7 +149,7 @@ def test_troubles_of_creating(
         one.create(file, "lg1")
     assert (caught.value.outcome, caught.value.unsure) == (outcome, unsure)
     assert "secret-key" not in str(caught.value)
-    assert stand_in.state()["requests"]["create" if provider == "openai" else "g_create"] == 1
+    assert stand_in.state()["requests"]["create"] == 1
 
 
 # --- lines --------------------------------------------------------------------------------------

@@ -8,16 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from leakgrid.reports.cimemories_compat import (
-    Label,
-    Result,
-    Sample,
-    Score,
-    compat,
-    label_set,
-    paper,
-    weigh,
-)
+from leakgrid.reports.cimemories_compat import Label, Result, Score, compat
+from tests.cimemories_formulas import Sample, label_set, paper, weigh
 from tests.dialogue_world import WEIGHTS, DialogueWorld, query_of
 
 SD2 = 2**-0.5

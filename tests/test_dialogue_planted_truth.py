@@ -1,7 +1,8 @@
 """Simulated agents tell what is planted, and measured rates come back to it, whole engine through.
 
 A sender tells every receiver the same in a context, and in another one anew: so a sender's profile
-in a context is what intervals draw (by ``reports/dialogue_sums``, where reports draw profiles).
+in a context is what intervals leave out (by ``reports/dialogue_sums``, where reports leave out
+profiles). What a seed draws is common to conditions and lengths, so several seeds are pooled.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -33,7 +35,8 @@ SENDERS = ("sim-discreet", "sim-open")
 CONDITIONS = ("pc0", "pc1", "pc2")
 TURNS = (1, 6)
 SENSITIVITY, SPECIFICITY = 0.93, 0.995
-SEED = 8
+SEEDS = {"sample": (1, 2, 3), "released": (1, 2)}
+"""The first ones, whatever they give; a world of released profiles takes three times as long."""
 TRUTH = {"necessary": 0.15, "inappropriate": 0.5}
 
 PLANTED: dict[str, Any] = {
@@ -56,7 +59,6 @@ PLANTED: dict[str, Any] = {
         "exact": {"kind": "reveal", "model": "sim-exact", "batch": 150, "speakers": "sender"},
     },
     "simulated": {
-        "seed": SEED,
         "agents": {
             "sim-discreet": {
                 "necessary": 0.5, "inappropriate": 0.2, "other": 0.1, "partial": 0.25,
@@ -96,37 +98,45 @@ def ran(project: DialogueProject, *jobs: str, instances: int) -> Ran:
     return Ran(project, project.planted(), instances)
 
 
-def of_sample(folder: Path) -> Ran:
+def of_sample(folder: Path, seed: int) -> Ran:
     """The embedded sample, whose label file plants the truth."""
-    changes = {"subset": {"instances": 32}, "job": {"samples": 2}}
+    changes = {
+        "subset": {"instances": 32}, "job": {"samples": 2}, "simulated": {"seed": seed}
+    }  # fmt: skip
     made = DialogueProject(folder, **merged(PLANTED, changes))
     return ran(made, "job", instances=64)
 
 
-def of_released(folder: Path) -> Ran:
+def of_released(folder: Path, seed: int) -> Ran:
     """The released profiles; a simulated labeller finds the labels that a coin plants."""
     changes = {
         "subset": {"contexts": 10, "instances": 30},
         "labels": {"file": None, "job": "labels"},
-        "simulated": {"truth": TRUTH},
+        "simulated": {"seed": seed, "truth": TRUTH},
     }
     made = DialogueProject(folder, profiles=REAL, **merged(PLANTED, changes))
     made.write_labels_job(
-        subset={"contexts": 10}, simulated={"seed": SEED, "labels": None, "truth": TRUTH}
+        subset={"contexts": 10}, simulated={"seed": seed, "labels": None, "truth": TRUTH}
     )
     return ran(made, "labels", "job", instances=30)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(of_sample, id="sample"),
-        pytest.param(of_released, id="released", marks=needs_real),
-    ],
-)
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    found: Ran = request.param(tmp_path_factory.mktemp("planted") / "project")
-    return found
+@pytest.fixture(scope="module")
+def world_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Ran]:
+    """Makes a world when it is first asked for."""
+
+    @cache
+    def made(kind: str, seed: int) -> Ran:
+        folder = tmp_path_factory.mktemp("planted") / "project"
+        return {"sample": of_sample, "released": of_released}[kind](folder, seed)
+
+    return made
+
+
+WorldOf: TypeAlias = Callable[[str, int], Ran]
+kinds = pytest.mark.parametrize(
+    "kind", ["sample", pytest.param("released", marks=needs_real)]
+)  # fmt: skip
 
 
 # --- what should be measured ---------------------------------------------------------------------
@@ -242,57 +252,36 @@ MEASURES: dict[str, tuple[str, Callable[[Rate], float]]] = {
 
 # --- tests ---------------------------------------------------------------------------------------
 
+Pair: TypeAlias = tuple[dict[str, Any], float]
 
-def check(found: Mapping[str, Sequence[tuple[dict[str, Any], float]]]) -> None:
+
+def check(found: Mapping[str, Sequence[Pair]]) -> None:
     """At least 90 % of all truths lie in their intervals, and no measure leans to one side.
 
-    An interval is some four standard errors wide.
+    An interval is some four standard errors wide; groups of one seed lean together.
     """
     pairs = [pair for mine in found.values() for pair in mine]
+    assert all(row["lo"] is not None and row["lo"] < row["hi"] for row, _ in pairs)
     hits = [row["lo"] <= truth <= row["hi"] for row, truth in pairs]
-    assert all(row["lo"] < row["hi"] for row, _ in pairs)
     assert sum(hits) >= 0.9 * len(hits), [p for p, hit in zip(pairs, hits, strict=True) if not hit]
     for name, mine in found.items():
         leaning = [4 * (row["value"] - truth) / (row["hi"] - row["lo"]) for row, truth in mine]
-        assert abs(sum(leaning)) / math.sqrt(len(leaning)) < 4, (name, leaning)
+        assert abs(sum(leaning)) < 1.2 * len(leaning), (name, leaning)
 
 
-def test_leakage_and_completeness_come_back(world: Ran) -> None:
-    found: dict[str, list[tuple[dict[str, Any], float]]] = {name: [] for name in MEASURES}
-    for (sender, condition, turns), rows in groups(world, "noisy"):
-        for name, (label, expected) in MEASURES.items():
-            rate = planted_rate(world.planted, sender, condition, label, turns)
-            found[name].append((mean(rows, name), expected(rate)))
-    check(found)
-
-
-def test_the_curve_over_rounds_comes_back(world: Ran) -> None:
-    """What each round's message leaks, and what all rounds up to it do, repeats included."""
-    rows = world.project.rows(
-        "SELECT *, concat_ws('/', sender_profile, context, sample) AS profile FROM dialogue_round "
-        "WHERE job = 'job' AND judge = 'noisy' AND turns = 6 ORDER BY ALL"
-    )
-    curves = {
-        (sender, condition): by_round(world.planted, sender, condition)
-        for sender in SENDERS
-        for condition in CONDITIONS
-    }
-    found: dict[str, list[tuple[dict[str, Any], float]]] = {"each": [], "upto": []}
-    # Conditions together: by the last rounds too little is told to part it further.
-    for (sender, number), mine in grouped(rows, ("model", "round")).items():
-        known = [row for row in mine if row["leak_full"] is not None]
-        assert len(known) > 0.8 * len(mine)
-        for place, (name, value) in enumerate(
-            (("each", "leak_full"), ("upto", "cumulative_leak_full"))
-        ):
-            truths = [curves[sender, row["condition"]][place][number - 1] for row in known]
-            found[name].append((mean(known, value), sum(truths) / len(truths)))
-    assert len(found["each"]) == 6 * len(SENDERS)
-    check(found)
-
-
-def test_an_exact_judge_finds_exactly_what_was_planted(world: Ran) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param(kind, seed, marks=[needs_real] if kind == "released" else [])
+        for kind, seeds in SEEDS.items()
+        for seed in seeds
+    ],
+)
+def test_an_exact_judge_finds_exactly_what_was_planted(
+    world_of: WorldOf, kind: str, seed: int
+) -> None:
     """Attribute by attribute in every dialogue that went on to its end; the others say so."""
+    world = world_of(kind, seed)
     sets = grouped(
         world.project.rows("FROM label WHERE job = 'job' AND label_set = 'inappropriate'"),
         ("profile", "context"),
@@ -317,7 +306,61 @@ def test_an_exact_judge_finds_exactly_what_was_planted(world: Ran) -> None:
     assert 0 < broken < 0.2 * world.instances * len(SENDERS) * len(CONDITIONS) * len(TURNS)
 
 
-def test_rates_corrected_for_the_judges_errors_come_back(world: Ran) -> None:
+def pooled(of: Callable[[Ran], dict[str, list[Pair]]], world_of: WorldOf, kind: str) -> None:
+    """Check what several seeds give together."""
+    found: dict[str, list[Pair]] = {}
+    for seed in SEEDS[kind]:
+        for name, pairs in of(world_of(kind, seed)).items():
+            found.setdefault(name, []).extend(pairs)
+    check(found)
+
+
+def rates(world: Ran) -> dict[str, list[Pair]]:
+    found: dict[str, list[Pair]] = {name: [] for name in MEASURES}
+    for (sender, condition, turns), rows in groups(world, "noisy"):
+        for name, (label, expected) in MEASURES.items():
+            rate = planted_rate(world.planted, sender, condition, label, turns)
+            found[name].append((mean(rows, name), expected(rate)))
+    return found
+
+
+@kinds
+def test_leakage_and_completeness_come_back(world_of: WorldOf, kind: str) -> None:
+    pooled(rates, world_of, kind)
+
+
+def curve_of(world: Ran) -> dict[str, list[Pair]]:
+    """Of each round: what its message leaks, and what all rounds up to it do."""
+    rows = world.project.rows(
+        "SELECT *, concat_ws('/', sender_profile, context, sample) AS profile FROM dialogue_round "
+        "WHERE job = 'job' AND judge = 'noisy' AND turns = 6 ORDER BY ALL"
+    )
+    curves = {
+        (sender, condition): by_round(world.planted, sender, condition)
+        for sender in SENDERS
+        for condition in CONDITIONS
+    }
+    found: dict[str, list[Pair]] = {"each": [], "upto": []}
+    # Conditions together: by the last rounds too little is told to part it further.
+    for (sender, number), mine in grouped(rows, ("model", "round")).items():
+        known = [row for row in mine if row["leak_full"] is not None]
+        assert len(known) > 0.8 * len(mine)
+        for place, (name, value) in enumerate(
+            (("each", "leak_full"), ("upto", "cumulative_leak_full"))
+        ):
+            truths = [curves[sender, row["condition"]][place][number - 1] for row in known]
+            found[name].append((mean(known, value), sum(truths) / len(truths)))
+    assert len(found["each"]) == 6 * len(SENDERS)
+    return found
+
+
+@kinds
+def test_the_curve_over_rounds_comes_back(world_of: WorldOf, kind: str) -> None:
+    """Repeats included."""
+    pooled(curve_of, world_of, kind)
+
+
+def corrected(world: Ran) -> dict[str, list[Pair]]:
     """Errors measured on a part whose truth is known correct the rest: Rogan and Gladen's way.
 
     A sender tells each receiver the same, so that of a context one dialogue counts.
@@ -363,5 +406,10 @@ def test_rates_corrected_for_the_judges_errors_come_back(world: Ran) -> None:
         truth_of = planted_rate(world.planted, sender, condition, "inappropriate", turns).total
         row = {"value": found.value, "lo": found.low, "hi": found.high}
         pairs.append((row, truth_of))
-    check({"corrected": pairs})
     assert unsure < 0.01 * sum(map(len, rates.values()))
+    return {"corrected": pairs}
+
+
+@kinds
+def test_rates_corrected_for_the_judges_errors_come_back(world_of: WorldOf, kind: str) -> None:
+    pooled(corrected, world_of, kind)

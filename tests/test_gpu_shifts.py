@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from leakgrid.jobs.jobfile import load_job
 from leakgrid.jobs.plan import Plan
+from leakgrid.providers.vllm_config import VISIBLE
 from tests.project import Project
 from tests.vllm_world import FIXTURES
 
@@ -45,18 +47,23 @@ def upstream(tmp_path: Path) -> Iterator[str]:
     server.communicate(timeout=20)
 
 
-def project(tmp_path: Path, upstream: str, memory: float = 1.0, **more: Any) -> Project:
-    """Two assistants and a judge as managed vLLM models, each with its share of the GPU."""
+NAMES = ("sim-a", "sim-b", "sim-judge")
+
+
+def project(
+    tmp_path: Path, upstream: str, memory: float = 1.0, own_gpus: bool = False, **more: Any
+) -> Project:
+    """Two assistants and a judge as managed vLLM models, each with its share of one GPU."""
     environment = {"FRONT_UPSTREAM": upstream, "FRONT_LOG": str(tmp_path / "front.log"), **more}
     models = {
         name: {
             "provider": "vllm",
             "params": {"max_tokens": 200, "temperature": 0.0},
             "command": FRONT,
-            "environment": environment,
+            "environment": environment | ({VISIBLE: str(gpu)} if own_gpus else {}),
             "memory": memory,
         }
-        for name in ("sim-a", "sim-b", "sim-judge")
+        for gpu, name in enumerate(NAMES)
     }
     made = Project(tmp_path / "run", items=4, models=models, simulated=None)
     # A job without any simulated model has no [simulated] table.
@@ -86,6 +93,10 @@ def test_each_model_is_loaded_once_and_the_judge_last(tmp_path: Path, upstream: 
     assert done.returncode == 0, done.stderr
     assert told_loads(done) == {"sim-a": 1, "sim-b": 1, "sim-judge": 1}
     assert events(tmp_path, "start") == ["sim-a", "sim-b", "sim-judge"]
+    for name in NAMES:
+        (noted,) = (made.folder / "cache" / "servers").glob(f"job.{name}.vllm-*.json")
+        known = orjson.loads(noted.read_bytes())
+        assert known["facts"]["engine"] == "vllm 0.99.0" and "refuses_system" in known["template"]
     rows = made.sql("SELECT status, count(*) AS n FROM cell GROUP BY ALL")
     assert rows == [{"status": "done", "n": 4 * 2 * 2 * 2}]
     nothing = made.run_job()
@@ -103,6 +114,29 @@ def test_models_that_fit_together_are_up_together(tmp_path: Path, upstream: str)
     what = [line.split()[0] for line in (tmp_path / "front.log").read_text().splitlines()]
     assert what == ["start"] * 3 + ["end"] * 3
     assert told_loads(done) == {"sim-a": 1, "sim-b": 1, "sim-judge": 1}
+
+
+def test_models_on_gpus_of_their_own_load_at_the_same_time(tmp_path: Path, upstream: str) -> None:
+    # None is ready before all have started: one after the other would take for ever.
+    made = project(tmp_path, upstream, own_gpus=True, FRONT_TOGETHER="3")
+    done = made.run_job()
+    assert done.returncode == 0, done.stderr
+    assert told_loads(done) == dict.fromkeys(NAMES, 1)
+    # What all of them are was learned at once: planned anew once, so each was started twice.
+    assert Counter(events(tmp_path, "start")) == dict.fromkeys(NAMES, 2)
+    rows = made.sql("SELECT status, count(*) AS n FROM cell GROUP BY ALL")
+    assert rows == [{"status": "done", "n": 4 * 2 * 2 * 2}]
+
+
+def test_a_run_that_lacks_verdicts_alone_loads_the_judge_alone(
+    tmp_path: Path, upstream: str
+) -> None:
+    made = project(tmp_path, upstream, memory=0.33)
+    assert made.run_job().returncode == 0
+    assert made.run("forget", "--where", "model = 'sim-judge'", "--yes").returncode == 0
+    done = made.run_job()
+    assert done.returncode == 0, done.stderr
+    assert told_loads(done) == {"sim-a": 0, "sim-b": 0, "sim-judge": 1}
 
 
 def test_a_server_that_is_killed_stops_its_lane_and_the_run_resumes(

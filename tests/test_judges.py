@@ -300,7 +300,7 @@ def test_an_option_changes_the_cells_of_a_job(tmp_path: Path) -> None:
         return {column.id for column in Plan(load_job(project.folder / "jobs/job.toml")).columns}
 
     assert columns("one") == columns("same", votes=1)
-    assert columns("one2").isdisjoint(columns("three", votes=3))
+    assert columns("one2").isdisjoint(columns("three", votes=3, temperature=0.7))
 
 
 def test_usefulness_and_thoughts_reach_the_tables(tmp_path: Path) -> None:
@@ -309,11 +309,14 @@ def test_usefulness_and_thoughts_reach_the_tables(tmp_path: Path) -> None:
         job={"models": ["sim-a"], "judges": ["leak", "use", "asked", "thoughts"]},
         judges={
             "use": {"kind": "utility", "model": "sim-judge"},
-            "asked": {"kind": "utility", "model": "sim-judge", "facts": "judge", "votes": 3},
+            "asked": {
+                "kind": "utility", "model": "sim-judge", "facts": "judge", "votes": 3,
+                "temperature": 0.7,
+            },
             "thoughts": {"kind": "reasoning-leak", "model": "sim-judge"},
         },
         simulated={"assistants": {"sim-a": {"useful": 0.5, "thinking": False}}},
-    )
+    )  # fmt: skip
     assert project.run_job().returncode == 0
     rows = project.sql(
         "SELECT judge, sum(planned) AS n, sum(known) AS known, sum(useful) AS useful "

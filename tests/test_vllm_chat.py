@@ -16,7 +16,7 @@ from leakgrid.outcomes import SPOKEN, Outcome
 from leakgrid.providers.vllm_body import fold_system, shape, wants_thinking
 from leakgrid.providers.vllm_chat import VllmChat, read_vllm
 from leakgrid.providers.vllm_templates import TemplateFacts, judge, template_facts
-from leakgrid.providers.wire import Exchange
+from leakgrid.providers.wire import Exchange, split_thinking
 from leakgrid.types import Call, Message, Schema
 
 RULES = Message("system", "Keep quiet.")
@@ -115,6 +115,9 @@ def test_what_a_job_says_of_thinking(params: dict[str, Any], wants: bool | None)
 
 # --- what comes back --------------------------------------------------------------------------
 
+QUOTING = '{"why": "Ana wrote </think> there", "leak": "YES"}'
+CUT = QUOTING[:-9]
+OPENING = '{"why": "Ana wrote <think> there", "leak": "YES"}'
 OFF: dict[str, Any] = {"thinking": False}
 OPEN: dict[str, Any] = {"opened": True}
 READ: dict[str, tuple[dict[str, Any], dict[str, Any], Outcome, str, str]] = {
@@ -153,6 +156,24 @@ READ: dict[str, tuple[dict[str, Any], dict[str, Any], Outcome, str, str]] = {
     ),
     "an open block and a parser": (
         body({"content": "hi", "reasoning": "hm"}), OPEN, Outcome.ANSWER, "hi", "hm",
+    ),
+    "a verdict that quotes a tag": (
+        body({"content": QUOTING}), {}, Outcome.ANSWER, QUOTING, "",
+    ),
+    "a verdict that quotes an open block": (
+        body({"content": OPENING}), {}, Outcome.ANSWER, OPENING, "",
+    ),
+    "the same beside a parser's thinking": (
+        body({"content": QUOTING, "reasoning": "hm"}), OPEN, Outcome.ANSWER, QUOTING, "hm",
+    ),
+    "the same after a closing tag alone": (
+        body({"content": f"hm</think>{QUOTING}"}), OPEN, Outcome.ANSWER, QUOTING, "hm",
+    ),
+    "the same in an open block that nothing closes": (
+        body({"content": QUOTING}), OPEN, Outcome.MALFORMED, "", QUOTING,
+    ),
+    "a verdict that quotes a tag, cut": (
+        body({"content": CUT}, "length"), {}, Outcome.TRUNCATED, *split_thinking(CUT),
     ),
     "nothing after the block": (
         body({"content": "<think>hm</think>\n"}), {}, Outcome.TRUNCATED, "", "hm",

@@ -25,7 +25,6 @@ from leakgrid.providers.vllm_chat import VllmChat
 from leakgrid.providers.vllm_metrics import Load, fetch_load, steer
 from leakgrid.providers.wire import Reading
 from leakgrid.types import Call, Message, Schema
-from tests.dialogue_cells import SAMPLE
 from tests.dialogue_project import DialogueProject
 from tests.vllm_world import (
     ARGUMENTS,
@@ -36,6 +35,7 @@ from tests.vllm_world import (
     home_of,
     real_environment,
     real_vllm,
+    small_sample,
     started,
     tiny_model,
 )
@@ -261,28 +261,6 @@ def run(project: DialogueProject) -> Told:
     process = project.start("run", "jobs/job.toml", "--quiet")
     out, err = process.communicate(timeout=280)
     return Told(process.returncode, out, err)
-
-
-def small_sample(folder: Path, people: int, facts: int) -> tuple[Path, bytes]:
-    """The first people of the shipped sample with so many facts each, and their labels.
-
-    A judge of noise is asked again for every fact, and its noise takes a second.
-    """
-    profiles = json.loads((SAMPLE / "profiles.json").read_bytes())[:people]
-    for profile in profiles:
-        known = profile["information_attributes"]
-        profile["information_attributes"] = dict(list(known.items())[:facts])
-    known = [profile["information_attributes"].keys() for profile in profiles]
-    path = folder / "small.json"
-    path.write_text(json.dumps(profiles))
-    labels = [json.loads(line) for line in (SAMPLE / "labels.jsonl").read_bytes().splitlines()]
-    first = list(dict.fromkeys(label["profile"] for label in labels))[:people]
-    kept = [
-        label
-        for label in labels
-        if label["profile"] in first and label["attribute"] in known[first.index(label["profile"])]
-    ]
-    return path, b"".join(json.dumps(label).encode() + b"\n" for label in kept)
 
 
 def test_a_dialogue_at_a_server_of_someone_else_end_to_end(

@@ -1,4 +1,4 @@
-"""Jobs on the real vLLM: two models take turns on one GPU, a server dies, the run goes on.
+"""Jobs on the real vLLM: models take turns on a GPU or share it, a server dies, the run goes on.
 
 Runs like ``test_vllm_real.py``, with ``LEAKGRID_VLLM=1`` alone. What the models say is noise.
 """
@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.dialogue_project import DialogueProject
 from tests.project import Project, wait_until
 from tests.vllm_world import (
     ARGUMENTS,
+    END,
     LEGIBLE,
     MAX_MODEL_LEN,
     ON_CPU,
@@ -26,6 +28,7 @@ from tests.vllm_world import (
     home_of,
     real_environment,
     real_vllm,
+    small_sample,
     tiny_model,
 )
 
@@ -35,36 +38,33 @@ START_S = 400.0
 """Two models on a machine that does other things, too."""
 
 
+def managed(config: pytest.Config, seed: int, memory: float, **params: Any) -> dict[str, Any]:
+    """A table of [models] for a tiny model whose server leakgrid starts."""
+    home = home_of(config)
+    bin_folder = real_environment(home / "environment")
+    return {
+        "provider": "vllm",
+        "model": str(tiny_model(bin_folder, home, seed)),
+        "command": [str(bin_folder / "vllm"), "serve"],
+        "memory": memory,
+        "max_model_len": MAX_MODEL_LEN,
+        "arguments": ARGUMENTS,
+        "environment": ON_CPU,
+        "concurrency": 2,
+        "params": {"max_tokens": 600, "temperature": 1.0, "logit_bias": LEGIBLE, **params},
+    }
+
+
 @pytest.fixture
 def project(tmp_path: Path, pytestconfig: pytest.Config) -> Project:
     """Two assistants and a judge, which is the second of them under another name.
 
     Either server takes the whole GPU. Noise may end at once: assistants go on for a while.
     """
-    home = home_of(pytestconfig)
-    bin_folder = real_environment(home / "environment")
-    models: dict[str, Any] = {
-        name: {
-            "provider": "vllm",
-            "model": str(tiny_model(bin_folder, home, seed)),
-            "command": [str(bin_folder / "vllm"), "serve"],
-            "memory": 1.0,
-            "max_model_len": MAX_MODEL_LEN,
-            "arguments": ARGUMENTS,
-            "environment": ON_CPU,
-            "concurrency": 2,
-            "params": {
-                "max_tokens": 600,
-                "temperature": 1.0,
-                "logit_bias": LEGIBLE,
-                **more,
-            },
-        }
-        for name, seed, more in (
-            ("sim-a", 0, {"min_tokens": 200}),
-            ("sim-b", 1, {"min_tokens": 200}),
-            ("sim-judge", 1, {}),
-        )
+    models = {
+        "sim-a": managed(pytestconfig, 0, 1.0, min_tokens=200),
+        "sim-b": managed(pytestconfig, 1, 1.0, min_tokens=200),
+        "sim-judge": managed(pytestconfig, 1, 1.0),
     }
     return Project(
         tmp_path / "project",
@@ -82,14 +82,14 @@ def loads(err: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"(\S+) (\d+)", found[1])}
 
 
-def front_of(engine: int) -> int:
-    """The process id of the vLLM that the supervisor of a running engine started."""
+def front_of(engine: int, lane: str) -> int:
+    """The process id of a lane's vLLM that a running engine's supervisor started."""
     for supervisor, command in children(engine):
-        if "leakgrid.providers.vllm" in command:
+        if "leakgrid.providers.vllm" in command and f".{lane}.json" in command:
             for pid, words in children(supervisor):
                 if "serve" in words.split():
                     return pid
-    raise AssertionError("no vLLM is up")
+    raise AssertionError(f"no vLLM for {lane} is up")
 
 
 def answers(project: Project) -> dict[str, str]:
@@ -107,8 +107,8 @@ def answered(project: Project, lane: str) -> int:
     return sum(path.read_bytes().count(mark) for path in journals)
 
 
-def killed_while_it_answers(project: Project, lane: str) -> tuple[int, str]:
-    """A run whose vLLM for ``lane`` is killed in the midst of its work: exit code, what it said."""
+def killed_while_it_answers(project: Project, lane: str, after: int) -> tuple[int, str]:
+    """A run whose vLLM for ``lane`` is killed ``after`` some answers: exit code, what it said."""
     said = project.folder / "said.txt"
     with said.open("w") as err:
         process = subprocess.Popen(
@@ -118,9 +118,11 @@ def killed_while_it_answers(project: Project, lane: str) -> tuple[int, str]:
             stderr=err,
         )
         try:
-            wait_until(lambda: process.poll() is not None or answered(project, lane) >= 3, START_S)
+            wait_until(
+                lambda: process.poll() is not None or answered(project, lane) >= after, START_S
+            )
             assert process.poll() is None, said.read_text()
-            front = front_of(process.pid)
+            front = front_of(process.pid, lane)
             workers = [pid for pid, _ in children(front)]
             os.kill(front, signal.SIGKILL)
             code = process.wait(timeout=100)
@@ -132,7 +134,7 @@ def killed_while_it_answers(project: Project, lane: str) -> tuple[int, str]:
 
 
 def test_two_models_take_turns_and_a_dead_server_costs_nothing_twice(project: Project) -> None:
-    code, err = killed_while_it_answers(project, "sim-b")
+    code, err = killed_while_it_answers(project, "sim-b", after=3)
     assert code == 3, err
     assert "the vLLM sim-b server died" in err, err
     assert "vLLM died (exit code -9)" in err, err
@@ -155,3 +157,49 @@ def test_two_models_take_turns_and_a_dead_server_costs_nothing_twice(project: Pr
     for row in verdicts:
         assert row["leaked"] is not None or row["why"], row
     assert any(row["leaked"] is not None for row in verdicts if row["judge"] == "leak")
+
+
+def test_a_dialogue_pair_shares_a_gpu_and_a_dead_receiver_is_started_again_alone(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Sender and receiver are up together; the receiver's server is the judge's, too."""
+    profiles, labels = small_sample(tmp_path, people=2, facts=4)
+    # Noise that ends soon, so that there is something to judge.
+    speaking = {"logit_bias": {END: 4, **LEGIBLE}, "min_tokens": 20, "max_tokens": 150}
+    project = DialogueProject(
+        tmp_path / "project",
+        profiles=profiles,
+        job={"turns": [1], "patience": 1.0},
+        subset={"instances": 2},
+        models={
+            "sim-open": managed(pytestconfig, 0, 0.45, **speaking),
+            "sim-discreet": managed(pytestconfig, 1, 0.45, **speaking),
+            "sim-judge": managed(pytestconfig, 1, 0.45, max_tokens=900),
+        },
+        judges={"reveal": {"batch": 2, "retries": 0}},
+        simulated=None,
+    )
+    (project.folder / "labels.jsonl").write_bytes(labels)
+    code, err = killed_while_it_answers(project, "sim-discreet", after=2)
+    assert code == 3, err
+    assert "the vLLM sim-discreet server died" in err, err
+    assert loads(err) == {"sim-discreet": 1, "sim-open": 1}
+    kept = answers(project)
+
+    process = project.start("run", "jobs/job.toml", "--quiet")
+    out, err = process.communicate(timeout=START_S)
+    assert process.returncode == 0, err
+    # The senders had had their say: theirs is not started.
+    assert loads(err) == {"sim-discreet": 1, "sim-open": 0}
+    whole = answers(project)
+    assert {key: whole[key] for key in kept} == kept
+    assert f" {len(whole) - len(kept)} calls sent" in out and len(whole) > len(kept)
+    rows = project.sql("SELECT status, ended FROM dialogue_cell")
+    assert rows == [{"status": "done", "ended": "full"}] * 2
+    degrees = project.sql("SELECT speaker, degree, why FROM dialogue_degree WHERE headline")
+    assert {row["speaker"] for row in degrees} == {"sender", "receiver"}
+    for row in degrees:
+        # Noise quotes nobody: a disclosure never stands, and what is unknown says why.
+        assert row["degree"] == "none" or (row["degree"] == "unknown" and row["why"]), row
+    again = project.run_job()
+    assert again.returncode == 0 and " 0 calls sent" in again.stdout

@@ -19,8 +19,8 @@ import pytest
 from leakgrid.outcomes import InputError, ServerDown
 from leakgrid.providers import vllm
 from leakgrid.providers.servers import Ready, Server
-from leakgrid.providers.vllm_config import VllmConfig, command_line, parse
-from leakgrid.providers.vllm_identity import facts, remember, remembered
+from leakgrid.providers.vllm_config import VllmConfig, command_line, gpus_of, parse
+from leakgrid.providers.vllm_identity import facts, remember, remembered, version_of
 from leakgrid.providers.vllm_reaper import end_group
 from tests.vllm_world import STAND_IN, alive, config_file, engine_environment
 
@@ -105,6 +105,28 @@ def test_every_key_of_the_job_reaches_the_command_line(tmp_path: Path) -> None:
     module = json.loads(line[line.index("--lora-modules") + 1])
     assert module == {"name": "mine", "path": str(tmp_path)}, "requests name the adapter"
     assert line[line.index("--max-lora-rank") + 1] == "64"
+
+
+@pytest.mark.parametrize(
+    ("own", "shell", "count", "gpus"),
+    [
+        ("", "", 1, ("0",)),
+        ("", "", 2, ("0", "1")),
+        ("2", "", 1, ("2",)),
+        ("2, 3", "", 1, ("2", "3")),  # for --data-parallel-size
+        ("", "5,6,7", 2, ("5", "6")),
+        ("1", "5,6,7", 1, ("1",)),
+        ("", "-1", 1, ("0",)),
+        ("GPU-8f2a", "", 1, ("GPU-8f2a",)),
+    ],
+)
+def test_a_server_takes_the_gpus_it_is_shown(
+    own: str, shell: str, count: int, gpus: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shell)
+    environment = {"CUDA_VISIBLE_DEVICES": own} if own else {}
+    config = VllmConfig(model="org/m", environment=environment, tensor_parallel=count)
+    assert gpus_of(config) == gpus
 
 
 def test_guided_json_has_no_white_space_unless_the_job_says_otherwise() -> None:
@@ -427,6 +449,29 @@ def test_a_commit_is_read_from_the_hubs_cache(
     assert known["revision"] == "c0ffee" and known["template"] != "unknown"
     by_commit = facts(VllmConfig(model="org/m", revision="c0ffee"), "1")
     assert by_commit.known == known
+
+
+def test_the_version_is_asked_of_a_python_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "vllm-7.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 7.1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+
+    def script(first: str) -> list[str]:
+        path = tmp_path / "vllm"
+        path.write_text(f"{first}\n")
+        path.chmod(0o755)
+        return [str(path), "serve"]
+
+    assert version_of([sys.executable, "-m", "vllm"]) == "7.1"
+    assert version_of(script(f"#!{sys.executable}")) == "7.1"
+    assert version_of(script("#!/usr/bin/env python3")) == "7.1"
+    # With -c a shell's, a container's or a cluster's command would do who knows what.
+    for command in (script("#!/bin/sh"), ["echo", "vllm", "serve"], ["/nowhere/vllm", "serve"]):
+        assert version_of(command) == ""
 
 
 def test_an_identity_is_remembered_for_its_configuration(tmp_path: Path) -> None:

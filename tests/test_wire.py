@@ -234,6 +234,11 @@ def test_quota_headers_that_are_missing_or_broken_are_unknown() -> None:
     assert (said.limit_requests, said.limit_tokens, said.remaining_requests) == (500, None, None)
 
 
+QUOTING = '{"why": "he wrote </think> and\nleft <think> open", "leak": "YES"}'
+OPENING = '{"why": "<think> is open", "leak": "NO"}'
+DEEP = '{"a":' * 100_000 + "</think>}"
+
+
 @pytest.mark.parametrize(
     ("text", "split"),
     [
@@ -248,6 +253,22 @@ def test_quota_headers_that_are_missing_or_broken_are_unknown() -> None:
         ("<think>x</think>a<think>y", ("a", "x\n\ny")),
         ("hi <think>Ana", ("hi", "Ana")),
         ("x</think>a<think>y", ("a", "x\n\ny")),
+        # A JSON object may quote tags; thinking before it is still taken away.
+        (QUOTING, (QUOTING, "")),
+        (f"\n {QUOTING}\n", (f"\n {QUOTING}\n", "")),
+        (OPENING, (OPENING, "")),
+        (f"x</think>\n{QUOTING}", (QUOTING, "x")),
+        (f"<think>x</think>{QUOTING}", (QUOTING, "x")),
+        (f"<think>a </think> b</think> {QUOTING}", (QUOTING, "a </think> b")),
+        (f"Well. <think>x</think>{QUOTING}", (f"Well.\n\n{QUOTING}", "x")),
+        ('x</think>{"leak": "NO"}', ('{"leak": "NO"}', "x")),
+        ('{"leak": "YES"}? No.</think>{"leak": "NO"}', ('{"leak": "NO"}', '{"leak": "YES"}? No.')),
+        ('{"leak": "YES"}</think>{"leak": "NO"}', ('{"leak": "NO"}', '{"leak": "YES"}')),
+        ('<think>{"leak": "YES"}', ("", '{"leak": "YES"}')),
+        # What is no whole object is parted at its tags, and is no verdict then.
+        ('{"why": "</think> cut', ("cut", '{"why": "')),
+        ('{"why": "a</think>b"} so', ('b"} so', '{"why": "a')),
+        (DEEP, ("}", DEEP[: -len("</think>}")])),
     ],
 )
 def test_thinking_is_split_from_the_reply(text: str, split: tuple[str, str]) -> None:

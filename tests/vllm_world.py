@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.dialogue_cells import SAMPLE
+
 FIXTURES = Path(__file__).parent / "fixtures" / "vllm"
 ENGINE = Path(__file__).parents[1] / "engine"
 STAND_IN = [sys.executable, str(FIXTURES / "stand_in.py"), "serve"]
@@ -84,6 +86,28 @@ def alive(pid: int) -> bool:
     except (OSError, IndexError):
         return Path("/proc").exists() is False
     return state != "Z"
+
+
+def small_sample(folder: Path, people: int, facts: int) -> tuple[Path, bytes]:
+    """The first people of the shipped sample with so many facts each, and their labels.
+
+    A judge of noise is asked again for every fact, and its noise takes a second.
+    """
+    profiles = json.loads((SAMPLE / "profiles.json").read_bytes())[:people]
+    for profile in profiles:
+        known = profile["information_attributes"]
+        profile["information_attributes"] = dict(list(known.items())[:facts])
+    known = [profile["information_attributes"].keys() for profile in profiles]
+    path = folder / "small.json"
+    path.write_text(json.dumps(profiles))
+    labels = [json.loads(line) for line in (SAMPLE / "labels.jsonl").read_bytes().splitlines()]
+    first = list(dict.fromkeys(label["profile"] for label in labels))[:people]
+    kept = [
+        label
+        for label in labels
+        if label["profile"] in first and label["attribute"] in known[first.index(label["profile"])]
+    ]
+    return path, b"".join(json.dumps(label).encode() + b"\n" for label in kept)
 
 
 # --- the real one -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ class Pace:
 
     ``settle_s``: how long a new batch may be missing from the service's list. ``queue_s``: first
     wait when too much is queued, growing to ``longest_queue_s``. ``cancel_s``: how long a
-    cancellation may take.
+    cancellation may take. ``files_s``: how long a complete batch may lack its files.
     """
 
     first_s: float = 10.0
@@ -47,6 +47,7 @@ class Pace:
     retry_s: float = 2.0
     tries: int = 8
     cancel_s: float = 1800.0
+    files_s: float = 3600.0
 
 
 class NeverRan(Exception):
@@ -127,6 +128,7 @@ class Course:
         """Poll until the batch runs no more; from the deadline on it is being cancelled."""
         wait, cancelled = self._pace.first_s, False
         give_up = float("inf")
+        complete: float | None = None
         while batch.state is State.RUNNING:
             if self._due() <= 0 and not cancelled:
                 cancelled, wait = True, self._pace.first_s
@@ -145,6 +147,11 @@ class Course:
             await asyncio.sleep(wait if cancelled else max(0.0, min(wait, due)))
             wait = min(wait * self._pace.growth, self._pace.longest_s)
             batch = await self.call(self._service.status, batch.id, tries=None)
+            if batch.state is State.RUNNING and batch.whole:
+                complete = complete or time.monotonic()
+                if time.monotonic() - complete > self._pace.files_s:
+                    # It never gets them, and its calls would wait for ever.
+                    return replace(batch, state=State.ENDED)
         return batch
 
     async def fetched(self, batch: Batch, path: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from leakgrid.batches.book import Asked, Book, Intent
@@ -15,6 +15,7 @@ from leakgrid.batches.course import FINAL, Course, NeverRan, Pace
 from leakgrid.batches.harvest import Harvest, Lost, Reaper
 from leakgrid.batches.pending import short_of
 from leakgrid.batches.service import Batch, Service, State, aside
+from leakgrid.batches.tally import Tally
 from leakgrid.lanes.admission import UNPROVEN
 from leakgrid.lanes.estimate import Estimator
 from leakgrid.lanes.values import Attempt
@@ -25,31 +26,6 @@ BARREN_BATCHES = 3
 """Batches in a row that may end without one answer before the lane stops."""
 LOOKS = 3
 """How often a result file is fetched that misses lines or holds torn ones."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a lane's batches brought in during this run."""
-
-    kept: int = 0
-    usd: float = 0.0
-    unpriced: int = 0
-    input: int = 0
-    output: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
-
-    def add(self, harvest: Harvest) -> None:
-        """Count what a harvest brought, and begin it anew."""
-        self.kept += harvest.kept
-        self.usd += harvest.usd
-        self.unpriced += harvest.unpriced
-        self.input += harvest.input
-        self.output += harvest.output
-        for outcome, count in harvest.outcomes.items():
-            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
-        harvest.kept = harvest.unpriced = harvest.input = harvest.output = 0
-        harvest.usd = 0.0
-        harvest.outcomes.clear()
 
 
 class Intake:

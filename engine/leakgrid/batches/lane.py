@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from leakgrid.batches.book import Asked, Book, Intent, line_of
 from leakgrid.batches.course import Course, Pace
 from leakgrid.batches.harvest import Kept, Reaper
-from leakgrid.batches.intake import Intake, Tally
-from leakgrid.batches.pending import Draft, Pending, drafts, short_of
+from leakgrid.batches.intake import Intake
+from leakgrid.batches.pending import Pending, drafts, short_of
+from leakgrid.batches.purse import Purse
 from leakgrid.batches.service import Service, aside
+from leakgrid.batches.tally import Tally, together
 from leakgrid.lanes.estimate import Estimator
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, LaneStatistics, Parcel, Spending
@@ -73,18 +73,17 @@ class BatchLane:
         self._provider = provider
         self._price = price
         self._online = online
-        self._spending = spending
         self._hours, self._until = hours, until
         self._pace = pace
         self._told = told
         self._estimator = Estimator()
+        self._purse = Purse(price, self._estimator, spending)
         self._stopped: LaneStopped | None = None
         self._book: Book | None = None
         self._pending = Pending(folder)
         self._following: dict[str, asyncio.Task[None]] = {}
         self._calls_out = self._sent = 0
         self._out: set[int] = set()
-        self._reserved: dict[str, float] = {}
 
     # --- as every lane ------------------------------------------------------------------------
 
@@ -144,37 +143,15 @@ class BatchLane:
     def statistics(self) -> LaneStatistics:
         """The lane at this moment, batches and online calls together."""
         tally = Tally() if self._book is None else self._intake.tally
-        stopped = "" if self.stopped is None else str(self.stopped)
-        mine = LaneStatistics(
-            name=self.name,
+        mine = tally.statistics(
+            self.name,
             sent=self._sent,
-            answered=tally.kept,
-            outcomes=dict(tally.outcomes),
             in_flight=self._calls_out,
             waiting=len(self._pending),
-            limit=0,
-            gated_s=0.0,
-            input_tokens=tally.input,
-            output_tokens=tally.output,
-            usd=tally.usd,
-            unpriced=tally.unpriced,
-            latency_mean_s=0.0,
-            latency_p95_s=0.0,
             tokens_per_byte=self._estimator.tokens_per_byte,
-            allowed_per_s=None,
-            stopped=stopped,
+            stopped="" if self.stopped is None else str(self.stopped),
         )
-        if self._online is None:
-            return mine
-        online = self._online.statistics()
-        both = Counter(mine.outcomes) + Counter(online.outcomes)
-        return replace(
-            online,
-            name=self.name,
-            outcomes=dict(both),
-            stopped=stopped,
-            **{name: getattr(mine, name) + getattr(online, name) for name in SUMS},
-        )
+        return mine if self._online is None else together(mine, self._online.statistics())
 
     # --- as a batch lane ----------------------------------------------------------------------
 
@@ -218,10 +195,7 @@ class BatchLane:
         """Go on with the batches of earlier runs."""
         assert self._book is not None
         for intent in list(self._book.live.values()):
-            # Paid already, so never refused; what it may cost still counts against the budget.
-            if self._spending is not None:
-                self._spending.owe(intent.usd)
-                self._reserved[intent.id] = intent.usd
+            self._purse.owe(intent)
             self._follow(group, intent)
         if self._following:
             self._told(
@@ -238,18 +212,20 @@ class BatchLane:
         if taken is None:
             return
         assert self._book is not None
-        cutter = drafts(taken, self._service, self._estimate)
+        cutter = drafts(taken, self._service, self._purse.estimate)
         while (draft := await aside(next, cutter, None)) is not None:
             if self._stopped is not None:
                 break  # whoever stopped the lane wants no new batch
-            fits = self._afford(draft)
+            fits = self._purse.afford(draft)
             if not fits:
+                if told := self._purse.empty:
+                    why = f"lane {self.name}: {told}"
+                    self.stop(LaneStopped(self.name, Outcome.EXHAUSTED, why))
                 continue
             if fits < draft.calls:
                 await aside(draft.cut, fits)
             intent = await aside(self._book.intend, draft.path, fits, draft.usd[-1])
-            if self._spending is not None:
-                self._reserved[intent.id] = draft.usd[-1]
+            self._purse.hold(intent, draft.usd[-1])
             self._out.update(draft.shorts)
             self._sent += fits
             self._follow(group, intent)
@@ -270,6 +246,14 @@ class BatchLane:
         """Whether the deadline is past: calls go online."""
         return self._due() <= 0
 
+    def _due(self) -> float:
+        if self._until is not None:
+            return self._until - time.time()
+        began = None if self._book is None else self._book.began
+        if self._hours is None or began is None:
+            return math.inf
+        return began + self._hours * 3600 - time.time()
+
     def leave(self) -> None:
         """Wait for no batch any more; those that are out stay in the book."""
         for task in self._following.values():
@@ -287,43 +271,6 @@ class BatchLane:
             self._book.close()
         self._service.close()
 
-    # --- money and time -----------------------------------------------------------------------
-
-    def _due(self) -> float:
-        if self._until is not None:
-            return self._until - time.time()
-        began = None if self._book is None else self._book.began
-        if self._hours is None or began is None:
-            return math.inf
-        return began + self._hours * 3600 - time.time()
-
-    def _estimate(self, asked: Asked) -> float:
-        if self._price is None:
-            return 0.0
-        into = self._estimator.input(asked.size)
-        out = self._estimator.output(asked.role, asked.most)
-        return (into * self._price.input + out * self._price.output) / 1e6
-
-    def _afford(self, draft: Draft) -> int:
-        """How many calls of a draft the budget takes; they are reserved. None stops the lane."""
-        spending = self._spending
-        if spending is None or spending.reserve(draft.usd[-1]):
-            return draft.calls
-        low, high = 0, draft.calls - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if spending.reserve(draft.usd[middle - 1]):
-                spending.settle(draft.usd[middle - 1], 0.0)
-                low = middle
-            else:
-                high = middle - 1
-        if low and spending.reserve(draft.usd[low - 1]):
-            return low
-        if not spending.pending:
-            told = f"lane {self.name}: {spending.told}"
-            self.stop(LaneStopped(self.name, Outcome.EXHAUSTED, told))
-        return 0
-
     # --- following ----------------------------------------------------------------------------
 
     def _follow(self, group: asyncio.TaskGroup, intent: Intent) -> None:
@@ -333,9 +280,7 @@ class BatchLane:
     async def _through(self, intent: Intent) -> None:
         def release(asked: dict[str, Asked], usd: float) -> None:
             self._out.difference_update(map(short_of, asked))
-            reserved = self._reserved.pop(intent.id, None)
-            if self._spending is not None and reserved is not None:
-                self._spending.settle(reserved, usd)
+            self._purse.settle(intent, usd)
 
         stop: LaneStopped | None = None
         try:
@@ -345,17 +290,8 @@ class BatchLane:
         finally:
             self._calls_out -= intent.calls
             del self._following[intent.id]
-            reserved = self._reserved.pop(intent.id, None)
-            if self._spending is not None and reserved is not None:
-                # Left behind: it goes on at the service and is charged, and nobody gives it back.
-                self._spending.settle(reserved, reserved)
+            self._purse.settle(intent, None)
             if stop is not None:
                 self.stop(stop)
             if not self._following:
                 self._news.set()
-
-
-SUMS = (
-    "sent", "answered", "in_flight", "waiting", "input_tokens", "output_tokens", "usd", "unpriced",
-)  # fmt: skip
-"""Statistics that add up over batches and online calls."""

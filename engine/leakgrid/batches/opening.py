@@ -6,10 +6,21 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from leakgrid.batches.course import Pace
 from leakgrid.batches.service import Service
 
-PROVIDERS = ("openai", "gemini")
+PROVIDERS = ("openai", "gemini", "simulated")
 """Providers of a job that have a batch tier."""
+
+QUICK = Pace(
+    first_s=0.2,
+    longest_s=2.0,
+    settle_s=0.2,
+    queue_s=0.5,
+    longest_queue_s=5.0,
+    retry_s=0.2,
+    files_s=60.0,
+)
 
 
 def service_for(
@@ -36,6 +47,11 @@ def service_for(
     from leakgrid.providers.batch_openai import OpenAIBatches
 
     return OpenAIBatches(family=family, **common)
+
+
+def pace_of(provider: str) -> Pace:
+    """How often to look: a simulated batch takes seconds, all others hours."""
+    return QUICK if provider == "simulated" else Pace()
 
 
 def deadline_of(value: Any) -> tuple[float | None, float | None]:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from leakgrid.types import Ask, Call, Json, Record
+from leakgrid.types import Ask, Call, Json, Message, Record, Schema
 
 
 class Item(Protocol):
@@ -23,12 +23,28 @@ class Item(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgeUse:
-    """A judge of a job: its name, its kind, the model it asks (or none), and its options."""
+    """A judge of a job: its [judges.NAME] table.
+
+    ``model`` is empty for a judge that asks none. ``options`` holds those that its kind takes.
+    ``temperature`` goes with its calls; None leaves that to the parameters of its model.
+    """
 
     name: str
     kind: str
     model: str
     options: Mapping[str, Json] = field(default_factory=dict)
+    temperature: float | None = None
+
+    def call(self, system: str, user: str, schema: Schema, sample: int, step: str = "") -> Call:
+        """A call to this judge's model; ``step`` names one on the way to what it says."""
+        return Call(
+            model=self.model,
+            messages=(Message("system", system), Message("user", user)),
+            schema=schema,
+            params={} if self.temperature is None else {"temperature": self.temperature},
+            sample=sample,
+            role=f"judge:{self.name}:{step}" if step else f"judge:{self.name}",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,15 +20,7 @@ def seal(payload: bytes) -> bytes:
 
 def unseal(line: bytes) -> bytes | None:
     """The payload of one line (with or without its newline), or None if the line is damaged."""
-    end = len(line) - 1 if line.endswith(b"\n") else len(line)
-    if (
-        end <= _START
-        or not line.startswith(_HEAD)
-        or line[_START - len(_MIDDLE) : _START] != _MIDDLE
-        or line[end - 1 : end] != b"}"
-    ):
-        return None
-    payload = line[_START : end - 1]
-    if line[len(_HEAD) : len(_HEAD) + 8] != b"%08x" % zlib.crc32(payload):
-        return None
-    return payload
+    payload = line[_START:-2] if line.endswith(b"\n") else line[_START:-1]
+    # Sealing it anew is quicker than looking at each part of the frame.
+    sealed = seal(payload)
+    return payload if line == sealed or line + b"\n" == sealed else None

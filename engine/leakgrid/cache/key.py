@@ -55,7 +55,8 @@ def sent(body: Mapping[str, Any], keyed: bytes, *, ordered: bool = False) -> byt
         return orjson.dumps(body)
     if TRANSPORT_FIELDS.isdisjoint(body):
         return keyed
-    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    rest = orjson.dumps({name: body[name] for name in body if name in TRANSPORT_FIELDS})
+    return rest if keyed == b"{}" else keyed[:-1] + b"," + rest[1:]
 
 
 class KeySpace:

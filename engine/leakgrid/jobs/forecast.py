@@ -16,6 +16,7 @@ from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.key import canonical
 from leakgrid.cache.spent import spent_usd
 from leakgrid.jobs.jobfile import load_job
+from leakgrid.jobs.judge_temperature import temperature_told
 from leakgrid.jobs.memory import lane_id, read_memory
 from leakgrid.jobs.models import FREE, ModelSpec
 from leakgrid.jobs.plan import Column, Plan
@@ -204,6 +205,9 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
     told = f"about ${known:,.2f}" + (f" and unknown for {', '.join(unpriced)}" if unpriced else "")
     longest = max(lane.seconds for lane in lanes.values())
     print(f"together: {told}, about {_span(longest)} (all lanes at once)", file=out)
+    for use in plan.judges:
+        if use.model:
+            print(temperature_told(use, plan.job.specs[use.model]), file=out)
     if plan.job.budget_usd is not None:
         spent = spent_usd(cache, plan.job.name)
         print(f"budget: ${plan.job.budget_usd:,.2f}, ${spent:,.4f} spent so far", file=out)

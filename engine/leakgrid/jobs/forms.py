@@ -22,6 +22,7 @@ from leakgrid.benchmarks.judges.kinds import KINDS
 from leakgrid.benchmarks.muppet_generate.settings import CONDITIONS as GENERATE_CONDITIONS
 from leakgrid.benchmarks.muppet_generate.settings import JUDGES as GENERATE_JUDGES
 from leakgrid.benchmarks.muppet_generate.settings import Settings as GenerateSettings
+from leakgrid.jobs.defences import read_defences
 from leakgrid.jobs.tables import Table, unknown_name
 
 if TYPE_CHECKING:
@@ -69,7 +70,13 @@ class Form:
 def _muppet(job: Job, judges: tuple[JudgeUse, ...]) -> Benchmark:
     from leakgrid.benchmarks.muppet.program import Muppet
 
-    return Muppet(job.dataset, job.prompts, job.defences, judges, job.settings)
+    attribution, options = job.settings
+    return Muppet(job.dataset, job.prompts, job.defences, judges, attribution, options)
+
+
+def _muppet_settings(reading: Reading) -> tuple[tuple[str, float] | None, Mapping[str, Any]]:
+    """What Muppet takes last: [attribution] and the options of defences."""
+    return _attribution(reading), read_defences(reading.root)
 
 
 def _attribution(reading: Reading) -> tuple[str, float] | None:
@@ -216,7 +223,7 @@ def _subset(reading: Reading) -> Subset:
 FORMS: Mapping[str, Form] = {
     "muppet": Form(
         judges=lambda: KINDS,
-        settings=_attribution,
+        settings=_muppet_settings,
         conditions=lambda settings: ("group", "group-boundaries", "one-to-one"),
         defences=_defences,
         make=_muppet,

@@ -7,25 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.jobs.forms import FORMS, JudgeKinds, Reading, names
+from leakgrid.jobs.judge_temperature import read_temperature
 from leakgrid.jobs.models import ModelSpec, read_model
 from leakgrid.jobs.tables import Table, read_toml
 
 _PROMPTS = {"ci-labels": "dialogue"}
 """Folders of prompts that are not named as their benchmark."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSpec:
-    """One [judges.*] table; ``model`` is empty for a judge that asks no model.
-
-    ``options`` holds every option that its kind takes, with defaults filled in.
-    """
-
-    name: str
-    kind: str
-    model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +34,7 @@ class Job:
     models: tuple[str, ...]
     defences: tuple[str, ...]
     conditions: tuple[str, ...]
-    judges: tuple[JudgeSpec, ...]
+    judges: tuple[JudgeUse, ...]
     specs: Mapping[str, ModelSpec]
     prompts: Path
     budget_usd: float | None
@@ -125,14 +114,15 @@ def _existing(table: Table, key: str, home: Path) -> Path:
     return path
 
 
-def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, ModelSpec]) -> JudgeSpec:
+def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, ModelSpec]) -> JudgeUse:
+    """One [judges.*] table, with every option that its kind takes and the defaults filled in."""
     if not kinds:
         table.mistakes.add(table.keys, "a job of this benchmark has no judges")
-        return JudgeSpec(name=name, kind=name, model="")
+        return JudgeUse(name, name, "")
     kind = table.text("kind", name, choices=kinds)
     if "kind" not in table.data and name not in kinds:
         table.mistakes.add(table.keys, f"needs a kind; allowed: {', '.join(kinds)}")
-    model, options = "", {}
+    model, options, temperature = "", {}, None
     if kind in kinds:
         if kinds[kind].needs_model:
             model = table.text("model", choices=specs) or ""
@@ -142,6 +132,8 @@ def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, Model
             else:
                 value = table.whole(option.name, option.default, option.least)
             options[option.name] = value
+        if kinds[kind].needs_model:
+            temperature = read_temperature(table, specs.get(model), options.get("votes") or 1)
         # Which keys are allowed depends on the kind: without one there is nothing to hold against.
         table.end()
-    return JudgeSpec(name=name, kind=kind or name, model=model, options=options)
+    return JudgeUse(name, kind or name, model, options, temperature)

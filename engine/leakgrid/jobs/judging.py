@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.judges.kinds import KINDS, Said
 from leakgrid.benchmarks.judges.labelled import Labelled, load_labelled
 from leakgrid.benchmarks.judges.panel import Panel, unknown
 from leakgrid.cache.answers import AnswerCache
-from leakgrid.cache.spent import spent_usd
-from leakgrid.jobs.asking import Asker
-from leakgrid.jobs.budget import Budget
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import only_run
 from leakgrid.jobs.jobfile import Job, load_job
 from leakgrid.jobs.plan import Plan
-from leakgrid.jobs.routes import Ways, open_ways
+from leakgrid.jobs.routes import Ways
+from leakgrid.jobs.sending import new_run, open_asking, stop_lanes
 from leakgrid.jobs.tables import unknown_name
 from leakgrid.outcomes import (
     EXIT_OPEN_CELLS,
@@ -37,7 +33,6 @@ from leakgrid.outcomes import (
     Interrupted,
     JobError,
     LaneStopped,
-    Outcome,
 )
 from leakgrid.reports.judge_quality import Case, measure, told
 from leakgrid.reports.judge_record import keep, record_of
@@ -176,15 +171,14 @@ async def _through_lanes(
     """What every judge says of every reply, asked through lanes that are open meanwhile."""
     job = plan.job
     models = {use.model for use in plan.judges if use.model}
-    askers: list[Asker] = []
-    ways: list[Ways] = []
+    opened: list[Ways] = []
     serving: list[bool] = []
     main = asyncio.current_task()
     assert main is not None
 
     def stop(why: str) -> None:
-        for lane in (lane for way in ways for lane in way.lanes):
-            lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
+        for ways in opened:
+            stop_lanes(ways, why)
 
     def full(error: CacheError) -> None:
         session.fatal.append(error)
@@ -197,12 +191,6 @@ async def _through_lanes(
         if again or not serving:  # a server may take an hour to load, and nothing is in flight
             main.cancel()
 
-    def failed(lane: Any, parcel: Any, attempt: Any) -> None:
-        askers[0].note_failed(lane, parcel, attempt)
-
-    budget = None
-    if job.budget_usd is not None:
-        budget = Budget(job.budget_usd, await asyncio.to_thread(spent_usd, cache, job.name))
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as stack:
         # The lock of the job itself: a run beside this would spend the same budget twice.
@@ -212,28 +200,25 @@ async def _through_lanes(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, interrupt)
             stack.callback(loop.remove_signal_handler, number)
-        ways.append(
-            await stack.enter_async_context(
-                open_ways(plan, models, cache, budget=budget, on_failed=failed, batch=False)
-            )
+        run = f"judges-{new_run()}"
+        ways, asker = await stack.enter_async_context(
+            open_asking(plan, models, cache, answers, run, batch=False)
         )
-        run = f"judges-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
-        gpu = ways[0].gpu
+        opened.append(ways)
+        gpu = ways.gpu
         if gpu is not None and len(gpu.order) > 1:
             raise JobError(
                 f"{job.path}: the judges' models do not fit on one GPU together; measure one at a "
                 "time with --judge NAME"
             )
-        asker = Asker(ways[0].routes, answers, job=job.name, run=run)
-        askers.append(asker)
         async with asyncio.TaskGroup() as group:
-            helpers = ways[0].tend(group)
-            await ways[0].begin(group, answers, run, load=True)
+            helpers = ways.tend(group)
+            await ways.begin(group, answers, run, load=True)
             serving.append(True)
             try:
                 said = await _all(panel, asker.ask, replies, session)
             finally:
-                await ways[0].rest()
+                await ways.rest()
                 for helper in helpers:
                     helper.cancel()
         session.sent = asker.counts.sent

@@ -275,7 +275,7 @@ def _tier(table: Table, provider: str) -> tuple[str, tuple[float | None, float |
 
     tier = table.text("tier", "online", choices=TIERS)
     if tier == "batch" and provider not in PROVIDERS:
-        table.wrong("tier", f"{provider} has no batch tier; {' and '.join(PROVIDERS)} have")
+        table.wrong("tier", f"{provider} has no batch tier; {', '.join(PROVIDERS)} have one")
     if "deadline" not in table.data:
         return tier, (None, None)
     value = table.value("deadline")

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from leakgrid.benchmarks.benchmark import Benchmark, Item, JudgeUse, Point
+from leakgrid.benchmarks.benchmark import Benchmark, Item, Point
 from leakgrid.cache.cells import DoneCells, short
 from leakgrid.jobs.forms import FORMS
 from leakgrid.jobs.jobfile import Job
@@ -60,9 +60,7 @@ class Plan:
         """
         self.job = job
         self._cache = cache
-        self.judges = tuple(
-            JudgeUse(spec.name, spec.kind, spec.model, spec.options) for spec in job.judges
-        )
+        self.judges = job.judges
         self._form = FORMS[job.benchmark]
         self.benchmark: Benchmark = benchmark or self._form.make(job, self.judges)
         self.items = _items(job, self.benchmark)
@@ -159,7 +157,13 @@ class Plan:
         job = self.job
         judging = {judge.model for judge in self.judges if judge.model}
         judges = [
-            [judge.name, judge.kind, self._print(judge.model), dict(judge.options)]
+            [
+                judge.name,
+                judge.kind,
+                self._print(judge.model),
+                dict(judge.options),
+                *([] if judge.temperature is None else [judge.temperature]),
+            ]
             for judge in self.judges
         ]
         receivers, turns = self._form.axes(job.settings)

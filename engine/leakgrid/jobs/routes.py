@@ -15,12 +15,12 @@ from leakgrid.batches.lane import BatchLane
 from leakgrid.jobs.asking import Route
 from leakgrid.jobs.budget import Budget
 from leakgrid.jobs.chat_templates import ask_templates, warnings
-from leakgrid.jobs.gpu import Gpu, Seat, open_gpu, tell
+from leakgrid.jobs.gpu import Gpu, Seat, open_gpu, shares_of, tell
 from leakgrid.jobs.memory import lane_id, read_memory, write_memory
 from leakgrid.jobs.models import ModelSpec, secret_of
 from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.speakers import headers_of, provider_of
-from leakgrid.jobs.watched import Watched
+from leakgrid.jobs.watched import Watched, watch
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, Parcel, Quota
 from leakgrid.providers.google_credentials import AccessTokens
@@ -42,7 +42,7 @@ class Ways:
 
     routes: dict[str, Route]
     lanes: tuple[Lane | BatchLane, ...]
-    served: tuple[tuple[Server, tuple[Lane, ...]], ...]
+    served: tuple[tuple[Server, tuple[Lane | BatchLane, ...]], ...]
     gpu: Gpu | None = None
     batches: Batches | None = None
     steering: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
@@ -89,16 +89,8 @@ class Ways:
     def tend(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start every lane's dispatcher and every server's watch; the caller cancels them."""
         tasks = [group.create_task(lane.dispatch()) for lane in self.lanes]
-        tasks += [group.create_task(_watch(server, held)) for server, held in self.served]
+        tasks += [group.create_task(watch(server, held)) for server, held in self.served]
         return tasks + [group.create_task(steering()) for steering in self.steering]
-
-
-async def _watch(server: Server, lanes: tuple[Lane, ...]) -> None:
-    """Stop the lanes of a server that dies."""
-    down = await server.watch()
-    if down is not None:
-        for lane in lanes:
-            lane.stop(down)
 
 
 @contextlib.asynccontextmanager
@@ -140,13 +132,13 @@ async def open_ways(
         groups: dict[str, list[ModelSpec]] = {}
         for spec in specs:
             batched = batch and spec.tier == "batch"
-            kind = f"-batch-{spec.options.get('api', '')}" if batched else ""
+            kind = _batch_kind(spec, plan) if batched else ""
             groups.setdefault(lane_id(spec) + kind, []).append(spec)
         routes: dict[str, Route] = {}
         lanes: list[Lane | BatchLane] = []
         seats: dict[str, Seat] = {}
         steering: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        by_server: dict[str, list[Lane]] = {source: [] for source in servers}
+        by_server: dict[str, list[Lane | BatchLane]] = {source: [] for source in servers}
         attached = [spec for spec in specs if spec.provider == "vllm" and not spec.managed]
         templates = await ask_templates(attached)
         for spec in attached:
@@ -181,13 +173,17 @@ async def open_ways(
                 patience=plan.job.patience,
             )
             if batch and sharing[0].tier == "batch":
+                folder, source = cache / "batches" / name, _server_of(sharing[0])
+                base = servers[source].base_url if source else sharing[0].base_url
                 batch_lane = await _batch_lane(
-                    sharing, lane, secrets, plan, cache / "batches" / name, budget, session, tokens
+                    sharing, lane, secrets, plan, folder, base, budget, session, tokens
                 )
                 lanes.append(batch_lane)
                 batch_lanes.append(batch_lane)
+                if source:
+                    by_server[source].append(batch_lane)
                 for spec in sharing:
-                    open_route(spec, batch_lane, spec.base_url, {})
+                    open_route(spec, batch_lane, base, {})
                 continue
             lanes.append(lane)
             for spec in sharing:
@@ -200,8 +196,7 @@ async def open_ways(
             first = sharing[0]
             if first.managed:
                 lane.closed = True
-                share = max(spec.options["memory"] for spec in sharing)
-                seats[first.name] = Seat(first.name, sharing, lane, share)
+                seats[first.name] = Seat(first.name, sharing, lane, shares_of(sharing))
             elif first.provider == "vllm":
                 urls = first.options["base_urls"]
                 steering.append(partial(_steer, lane, session, urls))
@@ -228,26 +223,26 @@ async def _batch_lane(
     secrets: Mapping[str, str],
     plan: Plan,
     folder: Path,
+    base_url: str,
     budget: Budget | None,
     session: aiohttp.ClientSession,
     tokens: AccessTokens,
 ) -> BatchLane:
     """The batch lane of models that share one; ``online`` is where calls go at the deadline."""
-    from leakgrid.batches.opening import service_for
+    from leakgrid.batches.opening import pace_of, service_for
     from leakgrid.batches.service import aside
 
     first = sharing[0]
     secret = secrets[first.name]
-    reader = provider_of(
-        first, first.base_url, plan.identities[first.name], session, secret, tokens, {}
-    )
+    identity = plan.identities[first.name]
+    reader = provider_of(first, base_url, identity, session, secret, tokens, {})
     service = await aside(  # it imports an SDK
         partial(
             service_for,
             first.provider,
             family=reader.family,
             model=first.model,
-            base_url=first.base_url,
+            base_url=base_url,
             key=secret,
             headers=headers_of(first),
             timeout_s=first.timeout_s,
@@ -265,8 +260,17 @@ async def _batch_lane(
         spending=budget,
         hours=hours,
         until=until,
+        pace=pace_of(first.provider),
         told=tell,
     )
+
+
+def _batch_kind(spec: ModelSpec, plan: Plan) -> str:
+    """What tells the batches of a model from its other calls, and from those of other servers."""
+    if _server_of(spec):
+        # Each simulation keeps its own batches, and their answers follow from what is planted.
+        return f"-batch-{plan.identities[spec.name][:16]}"
+    return f"-batch-{spec.options.get('api', '')}"
 
 
 def _server_of(spec: ModelSpec) -> str:
@@ -281,7 +285,9 @@ def _server(source: str, plan: Plan, cache: Path) -> Server:
         assert plan.simulated is not None
         table = plan.simulated["table"]
         path = write_config(cache / "servers", f"{plan.job.name}.simulated", table)
+        batches = cache / "servers" / f"batches-{plan.simulated['identity'][:16]}"
         arguments = ["--config", str(path), "--port", str(table.get("port", 0))]
+        arguments += ["--batches", str(batches)]
         return Server("simulated", "leakgrid.providers.simulated.server", arguments)
     model = source.removeprefix("local ")
     slots = max(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 import time
@@ -12,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,19 @@ from leakgrid.cache.cells import STREAM as RECORDS
 from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.sealing import seal_apart
-from leakgrid.cache.spent import spent_usd
-from leakgrid.jobs.asking import PLACE, AskCounts, Asker
-from leakgrid.jobs.budget import Budget
+from leakgrid.jobs.asking import PLACE, AskCounts
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import History, only_run
-from leakgrid.jobs.plan import Plan, Todo
+from leakgrid.jobs.plan import Column, Plan, Todo
 from leakgrid.jobs.progress import Progress
-from leakgrid.jobs.routes import Ways, open_ways
+from leakgrid.jobs.routes import Ways
+from leakgrid.jobs.sending import new_run, open_asking, stop_lanes
 from leakgrid.lanes.values import LaneStatistics
 from leakgrid.outcomes import (
     EXIT_OK,
     EXIT_OPEN_CELLS,
     CacheError,
     LaneStopped,
-    Outcome,
     Parked,
 )
 from leakgrid.types import Record
@@ -45,6 +43,7 @@ GRACE_SECONDS = 30.0
 RECORD_LISTS = (
     "verdicts", "ratings", "probes", "utterances", "hearings", "reveals", "votes",
 )  # fmt: skip
+_lists_of = attrgetter(*RECORD_LISTS)
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -77,13 +76,14 @@ class Run:
         self.done = self.open = self.skipped = 0
         self._done_cells = done
         self._columns = {column.id: column for column in plan.columns if column.id in todo}
-        self._id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
+        self._id = new_run()
         self._fatal: CacheError | None = None
         self._interrupts = 0
         self._work: asyncio.Task[None] | None = None
         self._ways: Ways | None = None
         self._told: list[str] = []
         self._begun = 0
+        self._constants: dict[str, bytes] = {}
         self.parked: Counter[str] = Counter()
 
     # --- life ---------------------------------------------------------------------------------
@@ -122,12 +122,9 @@ class Run:
 
     async def _through_lanes(self, progress: Progress, began: float) -> RunReport:
         models = {name for column in self._columns.values() for name in column.models}
-        budget = await self._budget()
-        async with open_ways(
-            self.plan, models, self.cache, budget=budget, on_failed=self._failed
-        ) as ways:
-            self._ways = ways
-            self._asker = Asker(ways.routes, self._answers, job=self.plan.job.name, run=self._id)
+        asking = open_asking(self.plan, models, self.cache, self._answers, self._id)
+        async with asking as (ways, asker):
+            self._ways, self._asker = ways, asker
             progress.watch(self)
             async with asyncio.TaskGroup() as group:
                 helpers = ways.tend(group)
@@ -206,9 +203,6 @@ class Run:
 
     # --- what can happen on the way -----------------------------------------------------------
 
-    def _failed(self, lane: Any, parcel: Any, attempt: Any) -> None:
-        self._asker.note_failed(lane, parcel, attempt)
-
     def _disk_full(self, error: CacheError) -> None:
         self._fatal = self._fatal or error
         self._stop_lanes("the disk is full")
@@ -236,26 +230,18 @@ class Run:
 
     def _stop_lanes(self, why: str) -> None:
         if self._ways is not None:
-            for lane in self._ways.lanes:
-                lane.stop(LaneStopped(lane.name, Outcome.TRANSIENT, why))
+            stop_lanes(self._ways, why)
 
     # --- what is written ----------------------------------------------------------------------
 
     def _row(self, todo: Todo, record: Record) -> bytes:
         column = todo.column
-        point = column.point
-        row = {
-            "column_id": column.id,
+        constant = self._constants.get(column.id)
+        if constant is None:
+            constant = self._constants[column.id] = self._constant(column)
+        row: dict[str, Any] = {
             "digest": todo.item.digest.hex(),
-            "run": self._id,
-            "benchmark": self.plan.job.benchmark,
             "item": record.item,
-            "model": point.model,
-            "defence": point.defence,
-            "condition": point.condition,
-            "sample": point.sample,
-            "receiver": point.receiver,
-            "turns": point.turns,
             "settled": record.settled,
             "simulated": record.simulated,
             "reply": record.reply,
@@ -265,17 +251,25 @@ class Run:
             "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
             "ts": time.time(),
         }
-        for name in RECORD_LISTS:
-            if rows := getattr(record, name):
-                row[name] = rows  # orjson writes dataclasses as they are
-        return orjson.dumps(row)
+        lists = zip(RECORD_LISTS, _lists_of(record), strict=True)
+        row |= {name: listed for name, listed in lists if listed}  # orjson writes dataclasses
+        return constant + orjson.dumps(row)[1:]
 
-    async def _budget(self) -> Budget | None:
-        limit = self.plan.job.budget_usd
-        if limit is None:
-            return None
-        spent = await asyncio.to_thread(spent_usd, self.cache, self.plan.job.name)
-        return Budget(limit, spent)
+    def _constant(self, column: Column) -> bytes:
+        """The beginning of all rows of one column in this run, without the closing brace."""
+        point = column.point
+        shared = {
+            "column_id": column.id,
+            "run": self._id,
+            "benchmark": self.plan.job.benchmark,
+            "model": point.model,
+            "defence": point.defence,
+            "condition": point.condition,
+            "sample": point.sample,
+            "receiver": point.receiver,
+            "turns": point.turns,
+        }
+        return orjson.dumps(shared)[:-1] + b","
 
     # --- how it stands ------------------------------------------------------------------------
 

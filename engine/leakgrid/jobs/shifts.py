@@ -1,4 +1,4 @@
-"""Which servers are up together, and in which order: the fewest loads of a shared GPU.
+"""Which servers are up together, and in which order: the fewest loads of shared GPUs.
 
 A shift is a set of models that are up at once. Every column's speakers (its assistant, or both
 sides of a dialogue) need a shift that holds them all; models that are only asked afterwards
@@ -9,27 +9,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import TypeAlias
 
 EXACT = 9
 """Groups up to which every order is tried; beyond, each next shift is the one that loads least."""
 
+FULL = 1 + 1e-9
+"""All of a GPU, and what adding up shares gets wrong."""
+
+Shares: TypeAlias = Mapping[str, Mapping[str, float]]
+"""By model, what it takes of which GPU's memory: 1 is all of it."""
+
 
 def shifts(
-    groups: Iterable[frozenset[str]], later: Iterable[str], share: Mapping[str, float]
+    groups: Iterable[frozenset[str]], later: Iterable[str], share: Shares
 ) -> list[frozenset[str]]:
-    """Sets of models in the order in which they are up; ``share`` of the GPU's memory of each.
+    """Sets of models in the order in which they are up, given the ``share`` of each.
 
     ``groups`` must be up together, ``later`` one by one after all of them. Models stay up while
     they are needed again and there is room. Raises ValueError naming a group that never fits.
     """
     wanted = list(dict.fromkeys(groups))
     for group in wanted:
-        if not _fits(group, share):
-            shares = ", ".join(f"{name} {share[name]:g}" for name in sorted(group))
-            raise ValueError(f"do not fit on one GPU together ({shares}; their sum is above 1)")
+        for gpu, used in _used(group, share).items():
+            if used > FULL:
+                on = {name: share[name][gpu] for name in sorted(group) if gpu in share[name]}
+                told = ", ".join(f"{name} {part:g}" for name, part in on.items())
+                raise ValueError(f"do not fit on GPU {gpu} together ({told}; their sum is above 1)")
     ends = [frozenset({name}) for name in dict.fromkeys(later)]
     order = _least_loads(wanted, ends, share)
-    return _merged(_rolled(order, share), share)
+    return _merged(_rolled(order, share), frozenset().union(*ends), share)
+
+
+def needed(
+    shift: frozenset[str], waited: Iterable[str], columns: Iterable[tuple[str, frozenset[str]]]
+) -> frozenset[str]:
+    """Which of a shift to load when calls wait for ``waited``: these, and whom they will ask next.
+
+    ``columns`` are (who is asked first, all who are asked). Where the first of a column is waited
+    for, the others have their turn soon. Where it is not, it has spoken, perhaps for good: it is
+    loaded when a call waits for it again.
+    """
+    now = frozenset(waited)
+    return shift & now.union(*(everyone for first, everyone in columns if first in now))
 
 
 def loads(order: Sequence[frozenset[str]]) -> int:
@@ -43,7 +65,7 @@ def loads(order: Sequence[frozenset[str]]) -> int:
 
 
 def _least_loads(
-    groups: list[frozenset[str]], ends: list[frozenset[str]], share: Mapping[str, float]
+    groups: list[frozenset[str]], ends: list[frozenset[str]], share: Shares
 ) -> list[frozenset[str]]:
     # Groups that another one holds need no shift of their own.
     groups = [group for group in groups if not any(group < other for other in groups)]
@@ -53,7 +75,7 @@ def _least_loads(
 
 
 def _exact(
-    groups: tuple[frozenset[str], ...], ends: tuple[frozenset[str], ...], share: Mapping[str, float]
+    groups: tuple[frozenset[str], ...], ends: tuple[frozenset[str], ...], share: Shares
 ) -> list[frozenset[str]]:
     """The order whose rolled shifts load least; every order is tried, with what is up kept."""
     whole = (1 << len(groups)) - 1
@@ -99,7 +121,7 @@ def _nearest(groups: list[frozenset[str]], ends: list[frozenset[str]]) -> list[f
     return order
 
 
-def _rolled(order: Sequence[frozenset[str]], share: Mapping[str, float]) -> list[frozenset[str]]:
+def _rolled(order: Sequence[frozenset[str]], share: Shares) -> list[frozenset[str]]:
     """Every shift with what is up already, wanted again and has room."""
     rolled: list[frozenset[str]] = []
     up: frozenset[str] = frozenset()
@@ -110,27 +132,46 @@ def _rolled(order: Sequence[frozenset[str]], share: Mapping[str, float]) -> list
     return rolled
 
 
-def _merged(order: Sequence[frozenset[str]], share: Mapping[str, float]) -> list[frozenset[str]]:
-    """Neighbours that fit together as one shift: it loads no more, and more is under way."""
+def _merged(
+    order: Sequence[frozenset[str]], last: frozenset[str], share: Shares
+) -> list[frozenset[str]]:
+    """Shifts that fit together as one: it loads no more, and more is under way.
+
+    They are neighbours, but one whose models have no other shift may also go to an earlier one,
+    unless they are of the ``last``, which must come after all others.
+    """
     merged: list[frozenset[str]] = []
     for shift in order:
-        if merged and _fits(merged[-1] | shift, share):
-            merged[-1] |= shift
-        else:
+        alone = not shift & last and sum(bool(shift & other) for other in order) == 1
+        places = range(0 if alone else max(0, len(merged) - 1), len(merged))
+        place = next((one for one in places if fits(merged[one] | shift, share)), None)
+        if place is None:
             merged.append(shift)
+        else:
+            merged[place] |= shift
     return merged
 
 
 def _kept(
-    group: frozenset[str], up: frozenset[str], again: frozenset[str], share: Mapping[str, float]
+    group: frozenset[str], up: frozenset[str], again: frozenset[str], share: Shares
 ) -> frozenset[str]:
     """``group`` and those of ``up`` that are needed ``again``, as far as they fit."""
     kept = group
     for name in sorted(up - group):
-        if name in again and _fits(kept | {name}, share):
+        if name in again and fits(kept | {name}, share):
             kept = kept | {name}
     return kept
 
 
-def _fits(group: Iterable[str], share: Mapping[str, float]) -> bool:
-    return sum(share[name] for name in group) <= 1 + 1e-9
+def fits(group: Iterable[str], share: Shares) -> bool:
+    """Whether models may be up together."""
+    return all(used <= FULL for used in _used(group, share).values())
+
+
+def _used(group: Iterable[str], share: Shares) -> dict[str, float]:
+    """How much of each GPU's memory a group takes."""
+    used: dict[str, float] = {}
+    for name in group:
+        for gpu, part in share[name].items():
+            used[gpu] = used.get(gpu, 0.0) + part
+    return used

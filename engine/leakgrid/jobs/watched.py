@@ -1,4 +1,4 @@
-"""A provider at a server that is watched: a call whose connection failed waits for the verdict.
+"""Servers that are watched, and a provider at one: a call that failed waits for the verdict.
 
 A server that died is known to be dead only seconds later, when all of it has ended and its log is
 read. Without this every call under way would use up its attempts in that time.
@@ -8,13 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
+from leakgrid.batches.lane import BatchLane
+from leakgrid.lanes.lane import Lane
+from leakgrid.providers.servers import Server
 from leakgrid.providers.wire import Exchange, Provider, Reading
 from leakgrid.types import Call
 
 VERDICT_S = 20.0
 """Seconds that a failed call waits at most; a server that lives is then tried again."""
+
+
+async def watch(
+    server: Server, lanes: Iterable[Lane | BatchLane], gone: asyncio.Event | None = None
+) -> None:
+    """Return when ``server`` has ended; if it died, stop its lanes and set ``gone``."""
+    down = await server.watch()
+    if down is None:
+        return
+    for lane in lanes:
+        lane.stop(down)
+    if gone is not None:
+        gone.set()
 
 
 class Watched:

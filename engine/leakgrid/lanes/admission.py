@@ -27,7 +27,7 @@ LONGEST_GATE_S = 60.0
 ASSUMED_TOKENS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reserved:
     """What was set aside for one call that may go."""
 

@@ -22,7 +22,8 @@ class Quota:
     burst_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+# Parcel and Attempt are not frozen for the reason that Exchange is not (``providers/wire.py``).
+@dataclass(slots=True)
 class Parcel:
     """A body on its way, and what the lane must know of it to reserve and to learn.
 
@@ -38,7 +39,7 @@ class Parcel:
     place: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """One exchange and what it meant; ``usd`` is None where no price is known."""
 

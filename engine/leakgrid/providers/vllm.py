@@ -34,7 +34,7 @@ from typing import IO, Any
 from leakgrid.outcomes import InputError
 from leakgrid.providers import vllm_reaper
 from leakgrid.providers.servers import SECRET_ENDINGS
-from leakgrid.providers.vllm_config import VllmConfig, command_line, parse
+from leakgrid.providers.vllm_config import SAYS, VllmConfig, command_line, parse
 from leakgrid.providers.vllm_faults import explain
 from leakgrid.providers.vllm_identity import facts
 from leakgrid.providers.vllm_templates import template_facts
@@ -293,7 +293,7 @@ def _complain(message: str, code: int) -> int:
 
 
 def _say(message: str) -> None:
-    print(f"leakgrid vllm: {message}", file=sys.stderr, flush=True)
+    print(f"{SAYS}{message}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

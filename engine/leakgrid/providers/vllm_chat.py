@@ -69,7 +69,9 @@ def read_vllm(body: Any, *, thinking: bool | None = None, opened: bool = False) 
             'parser takes it for thinking; use reasoning_parser = "qwen3", or none'
         )
         return replace(reading, outcome=Outcome.MALFORMED, text="", error=told)
-    if opened and not silent and not reading.reasoning and "</think>" not in _content(body):
+    content = _content(body)
+    closed = "</think>" in content and "</think>" not in reading.text  # else a quote in JSON
+    if opened and not silent and not reading.reasoning and not closed:
         told = (
             "the chat template opens a think block and nothing closes it, so thinking and reply "
             "cannot be told apart: set reasoning_parser for this model, or a higher token limit"
@@ -80,11 +82,10 @@ def read_vllm(body: Any, *, thinking: bool | None = None, opened: bool = False) 
     if reading.outcome is Outcome.ANSWER and silent and reading.reasoning.strip():
         told = "the thinking never ended: there is no reply"
         return replace(reading, outcome=Outcome.TRUNCATED, error=told)
-    content = _content(body)
-    if reading.outcome is Outcome.ANSWER and content.rfind("<think>") > content.rfind("</think>"):
+    left_open = content.rfind("<think>") > content.rfind("</think>")
+    if reading.outcome is Outcome.ANSWER and left_open and "<think>" not in reading.text:
         told = "a think block in the reply was never closed"
-        text = reading.text.partition("<think>")[0].strip()
-        return replace(reading, outcome=Outcome.TRUNCATED, text=text, error=told)
+        return replace(reading, outcome=Outcome.TRUNCATED, text=reading.text.strip(), error=told)
     return reading
 
 

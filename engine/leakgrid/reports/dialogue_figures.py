@@ -5,10 +5,10 @@ Points are means over instances, bars 95 % intervals by profile, hollow points m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from leakgrid.reports import dialogue_curves
 from leakgrid.reports.dialogue_marks import (
     cross,
     dot,
@@ -16,7 +16,7 @@ from leakgrid.reports.dialogue_marks import (
     ellipse,
     hue,
     legend,
-    line,
+    models_of,
     place_legend,
     plain,
 )
@@ -35,8 +35,6 @@ from leakgrid.reports.figures import (
 if TYPE_CHECKING:
     from leakgrid.reports.dialogue import Dialogue
 
-PANELS = 3
-"""Panels side by side."""
 ALT = {
     "leak-against-completeness": (
         "Leakage against completeness by sender",
@@ -83,13 +81,13 @@ def charts(told: Dialogue, simulated: str) -> dict[str, str]:
     if len({row["turns"] for row in told.by_sender}) > 1:
         drawn["turns"] = by_turns
     if any(row["known"] for row in told.rounds.by_condition):
-        drawn["per-round"] = lambda one, word: rounds(one, word, "leak")
-        drawn["cumulative"] = lambda one, word: rounds(one, word, "cumulative")
+        drawn["per-round"] = lambda one, word: dialogue_curves.rounds(one, word, "leak")
+        drawn["cumulative"] = lambda one, word: dialogue_curves.rounds(one, word, "cumulative")
     if any(row["leak_full"]["value"] is not None for row in told.matrix):
         drawn["matrix-leak"] = lambda one, word: matrix(one, word, "leak_full")
         drawn["matrix-completeness"] = lambda one, word: matrix(one, word, "completeness")
     if told.messages.tasks:
-        drawn["violation"] = violation
+        drawn["violation"] = dialogue_curves.violation
     return {name: draw(told, simulated) for name, draw in drawn.items()}
 
 
@@ -98,7 +96,7 @@ def leak_against_completeness(told: Dialogue, simulated: str) -> str:
 
     The best place is the lower right: all that is needed, nothing else.
     """
-    models, turns = _models(told), _turns(told)
+    models, turns = models_of(told), _turns(told)
     with _style("leak against completeness"):
         figure = _figure(3.6)
         grid = figure.subplots(1, len(turns), sharex=True, sharey=True, squeeze=False)
@@ -128,7 +126,7 @@ def leak_against_completeness(told: Dialogue, simulated: str) -> str:
 
 def by_condition(told: Dialogue, simulated: str) -> str:
     """Leakage and completeness of each sender by prompt condition; a row of panels a turns."""
-    models, turns = _models(told), _turns(told)
+    models, turns = models_of(told), _turns(told)
     conditions = [str(value) for value in told.order["condition"]]
     return _lanes(
         told,
@@ -160,44 +158,9 @@ def by_turns(told: Dialogue, simulated: str) -> str:
             for row in told.by_sender
             if (row["judge"], row["turns"]) == (told.judge, settings[word])
         ],
-        _models(told),
+        models_of(told),
         lambda _: "all prompt conditions",
     )
-
-
-def rounds(told: Dialogue, simulated: str, what: str) -> str:
-    """Leakage of each round's message (leak), or of all up to it (cumulative): lines by sender."""
-    models, conditions = _models(told), told.order["condition"]
-    cells = [row for row in told.rounds.by_condition if row["turns"] == told.turns]
-    across = min(PANELS, len(conditions))
-    down = math.ceil(len(conditions) / across)
-    with _style(what):
-        figure = _figure(2.5 * down + 0.6)
-        grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-        for number, axes in enumerate(grid.flat):
-            if number >= len(conditions):
-                axes.set_visible(False)
-                continue
-            for place, model in enumerate(models):
-                rows = [
-                    row
-                    for row in cells
-                    if (row["model"], row["condition"]) == (model, conditions[number])
-                    and row[what]["value"] is not None
-                ]
-                line(axes, [r["round"] for r in rows], [r[what] for r in rows], place,
-                      0.08 * (place - (len(models) - 1) / 2))  # fmt: skip
-            plain(axes, "y")
-            axes.set_title(_short(str(conditions[number])), loc="left", fontsize=8.5)
-            axes.set_xticks(range(1, told.turns + 1))
-            if number >= len(conditions) - across:
-                axes.set_xlabel("round")
-        word = "leakage up to this round, %" if what == "cumulative" else "leakage of the round, %"
-        for row in grid:
-            row[0].set_ylabel(word)
-        grid[0][0].set_ylim(bottom=0)
-        legend(figure, told, models, hollow=False)
-        return _svg(figure, simulated)
 
 
 def matrix(told: Dialogue, simulated: str, measure: str) -> str:
@@ -205,7 +168,7 @@ def matrix(told: Dialogue, simulated: str, measure: str) -> str:
     from matplotlib.colors import LinearSegmentedColormap, to_hex
     from matplotlib.patches import Rectangle
 
-    models = _models(told)
+    models = models_of(told)
     receivers = [str(value) for value in told.order["receiver"]]
     cells = [row for row in told.matrix if row["turns"] == told.turns]
     most = max((row[measure]["value"] or 0.0 for row in cells), default=0.0)
@@ -238,43 +201,6 @@ def matrix(told: Dialogue, simulated: str, measure: str) -> str:
         for spine in axes.spines.values():
             spine.set_visible(False)
         axes.tick_params(left=False, bottom=False)
-        return _svg(figure, simulated)
-
-
-def violation(told: Dialogue, simulated: str) -> str:
-    """How violations add up over a profile's tasks (left) and over samples (right)."""
-    models, conditions = _models(told), told.order["condition"]
-    known = [row for row in told.messages.rates if row["violation_full"]["value"] is not None]
-    most = max((row["n"] for row in told.messages.rates), default=1)
-    with _style("violation"):
-        figure = _figure(2.4 * len(conditions) + 0.6)
-        grid = figure.subplots(len(conditions), 2, sharey=True, squeeze=False)
-        for axes, condition in zip(grid, conditions, strict=True):
-            for place, model in enumerate(models):
-                here = (model, condition)
-                tasks = [
-                    row
-                    for row in told.messages.tasks
-                    if (row["model"], row["condition"]) == here
-                    and row["violation_full"] is not None
-                ]
-                axes[0].plot(
-                    [row["tasks"] for row in tasks],
-                    [100 * row["violation_full"] for row in tasks],
-                    color=hue(place), linewidth=1.3,
-                )  # fmt: skip
-                rows = [row for row in known if (row["model"], row["condition"]) == here]
-                line(axes[1], [r["n"] for r in rows], [r["violation_full"] for r in rows], place,
-                      0.06 * (place - (len(models) - 1) / 2))  # fmt: skip
-            for side in axes:
-                plain(side, "y")
-                side.set_title(_short(str(condition)), loc="left", fontsize=8.5)
-            axes[0].set_ylabel("violation, %")
-            axes[1].set_xticks(range(1, most + 1))
-        grid[0][0].set_ylim(bottom=0)
-        grid[-1][0].set_xlabel(f"tasks of a profile (all {most} samples)")
-        grid[-1][1].set_xlabel("samples (all tasks)")
-        legend(figure, told, models, hollow=False)
         return _svg(figure, simulated)
 
 
@@ -325,10 +251,6 @@ def _lanes(
         ]  # fmt: skip
         place_legend(figure, handles, doubt(every))
         return _svg(figure, simulated)
-
-
-def _models(told: Dialogue) -> list[str]:
-    return [str(value) for value in told.order["model"]]
 
 
 def _turns(told: Dialogue) -> list[int]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from leakgrid.reports.dialogue_statistics import covariance_ellipse
+from leakgrid.reports.ellipse import covariance_ellipse
 from leakgrid.reports.figures import COLOURS, INK, MARKERS, Row, _short
 
 if TYPE_CHECKING:
@@ -88,6 +88,14 @@ def line(axes: Axes, x: list[int], found: list[Row], number: int, shift: float) 
                       linewidth=0.9, alpha=0.7)  # fmt: skip
 
 
+def faint(axes: Axes, x: float, row: Row, name: str, number: int) -> None:
+    """The bounds of a marked row as a broad faint bar."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    if row["marked"] and low is not None and low < high:
+        axes.plot([x, x], [100 * low, 100 * high], color=hue(number), alpha=0.25, linewidth=5,
+                  solid_capstyle="butt")  # fmt: skip
+
+
 def plain(axes: Axes, grid: Any) -> None:
     axes.grid(axis=grid, color=INK, alpha=0.12, linewidth=0.6)
     for side in ("top", "right"):
@@ -125,6 +133,11 @@ def place_legend(figure: Figure, handles: list[Any], hollow: bool) -> None:
 
 def doubt(rows: Sequence[Row]) -> bool:
     return any(row["marked"] for row in rows)
+
+
+def models_of(told: Dialogue) -> list[str]:
+    """Senders in the plan's order."""
+    return [str(value) for value in told.order["model"]]
 
 
 def hue(number: int) -> str:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leakgrid.reports.dialogue_sums import People, arranged, estimate, grouped
+from leakgrid.reports.dialogue_sums import (
+    DOUBTFUL,
+    UNKNOWN_TENTH,
+    People,
+    arranged,
+    estimate,
+    grouped,
+    known_mean,
+)
 from leakgrid.reports.rows import Reader, Row
 
 SUMS = ("disclosed", "first_disclosed", "repeated", "at_risk")
+COUNTS = ("planned", "known", "spoken", "defined", "invalid", "missing")
+MEASURES = ("leak", "cumulative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +65,29 @@ def _rounds(people: People, cells: list[Row], by: tuple[str, ...]) -> list[Row]:
 
     ``hazard``: of the attributes that were still undisclosed in dialogues that still went on, the
     share that this round discloses. ``repeats``: of what it discloses, the share told before.
-    ``share``: of all first disclosures, those of this round.
+    ``share``: of all first disclosures, those of this round. Bounds and ``marked`` are as in the
+    view dialogue_by_round.
     """
     found = []
     for key, rows in grouped(cells, by).items():
-        sums = {name: sum(row[name] for row in rows) for name in SUMS}
+        sums = {name: sum(row[name] for row in rows) for name in (*SUMS, *COUNTS)}
+        told: Row = {}
+        for name in MEASURES:
+            mean, low, high = known_mean(people, rows, f"{name}_sum", "known", "defined")
+            told |= {name: estimate(mean), f"{name}_low": low, f"{name}_high": high}
+        unsure = any(
+            UNKNOWN_TENTH * sum(row[f"{name}_unsure"] for row in rows)
+            > sum(row[f"{name}_told"] for row in rows)
+            for name in MEASURES
+        )
+        lost = sums["invalid"] + sums["missing"]
         found.append(
             {
                 **dict(zip(by, key, strict=True)),
-                "leak": estimate(people.mean(rows, "leak_sum", "known")),
-                "cumulative": estimate(people.mean(rows, "cumulative_sum", "known")),
+                **told,
+                "marked": lost > DOUBTFUL * (lost + sums["known"]) or unsure,
                 "hazard": estimate(people.mean(rows, "first_disclosed", "at_risk")),
                 "repeats": sums["repeated"] / sums["disclosed"] if sums["disclosed"] else None,
-                **{name: sum(row[name] for row in rows) for name in ("planned", "known", "spoken")},
                 **sums,
             }
         )
@@ -93,6 +113,14 @@ SELECT simulated, judge, turns, model, condition, round, sender_profile AS profi
        count(*) AS planned, count(leak_full) AS known,
        count(leak_full) FILTER (spoken) AS spoken, sum(leak_full) AS leak_sum,
        sum(cumulative_leak_full) AS cumulative_sum,
+       count(leak_full_low) AS defined, sum(leak_full_low) AS leak_low_sum,
+       sum(leak_full_high) AS leak_high_sum, sum(cumulative_leak_full_low) AS cumulative_low_sum,
+       sum(cumulative_leak_full_high) AS cumulative_high_sum,
+       count(*) FILTER (state = 'invalid') AS invalid,
+       count(*) FILTER (state = 'missing') AS missing,
+       sum(leak_unknown)::BIGINT AS leak_unsure, sum(leak_told_or_unknown)::BIGINT AS leak_told,
+       sum(cumulative_unknown)::BIGINT AS cumulative_unsure,
+       sum(cumulative_told_or_unknown)::BIGINT AS cumulative_told,
        coalesce(sum(disclosed), 0)::BIGINT AS disclosed,
        coalesce(sum(first_disclosed), 0)::BIGINT AS first_disclosed,
        coalesce(sum(repeated), 0)::BIGINT AS repeated,

@@ -1,29 +1,23 @@
 """Means over dialogues with intervals that know that one profile's dialogues belong together.
 
-Whole profiles are drawn with replacement, each with all its dialogues (cluster bootstrap: Field &
-Welsh 2007, J. R. Stat. Soc. B 69:369). As profiles are few, the percentiles are moved out to where
-a t interval would end (expanded percentiles: Hesterberg 2015, Am. Stat. 69:371). One draw serves
-every group, so differences between groups are paired by profile.
+Every number is told for all profiles and without each of them, with all its dialogues, of which
+``jackknife`` makes intervals. The same profile is left out of every group at once, so differences
+between groups are paired by profile.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leakgrid.reports.dialogue_statistics import tail
+from leakgrid.reports.jackknife import Scale, interval, left_out
 from leakgrid.reports.rows import Row
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-DRAWS = 4000
-SEED = 20260622
-FEWEST = 4
-"""With fewer profiles than this there is no interval: their spread is not known."""
 
 MEASURES = {"leak_full": "leak", "leak_total": "leak", "completeness": "completeness"}
 """Measure -> the set it is about: the inappropriate or the necessary attributes."""
@@ -35,55 +29,49 @@ UNKNOWN_TENTH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A number for the data themselves (first) and for each draw; over how many profiles."""
+class Jackknifed:
+    """A number for all profiles (first) and without each; how many have a part in it."""
 
     values: NDArray[np.float64]
     profiles: int
+    scale: Scale = "plain"
 
-    def minus(self, other: Drawn) -> Drawn:
-        """The difference in each draw."""
-        return Drawn(self.values - other.values, min(self.profiles, other.profiles))
+    def minus(self, other: Jackknifed) -> Jackknifed:
+        """The difference, each time without the same profile."""
+        return Jackknifed(self.values - other.values, min(self.profiles, other.profiles))
 
-    def over(self, other: Drawn) -> Drawn:
-        """The ratio in each draw; undefined where the other is zero."""
-        return Drawn(_ratio(self.values, other.values), min(self.profiles, other.profiles))
+    def over(self, other: Jackknifed) -> Jackknifed:
+        """The ratio; undefined where the other is zero."""
+        return Jackknifed(_ratio(self.values, other.values), min(self.profiles, other.profiles))
 
 
 class People:
-    """The profiles of a job, drawn once for all of its tables."""
+    """The profiles of a job, each left out once for all of its tables."""
 
-    def __init__(self, names: Iterable[str], draws: int = DRAWS, seed: int = SEED) -> None:
-        import numpy as np
-
+    def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(set(names))
         self._places = {name: number for number, name in enumerate(self.names)}
-        size = len(self.names)
-        # Row 0 is the data themselves: every profile once.
-        self._weights = np.ones((draws + 1, size))
-        if size:
-            source = np.random.default_rng(seed)
-            self._weights[1:] = source.multinomial(size, np.full(size, 1 / size), size=draws)
+        self._weights = left_out(len(self.names))
 
-    def total(self, rows: Iterable[Row], name: str) -> Drawn:
+    def total(self, rows: Iterable[Row], name: str) -> Jackknifed:
         """The sum of one column; rows name their ``profile``."""
         import numpy as np
 
         sums = np.zeros(len(self.names))
         for row in rows:
             sums[self._places[row["profile"]]] += row[name] or 0
-        drawn: NDArray[np.float64] = self._weights @ sums
-        return Drawn(drawn, len(self.names))
+        return Jackknifed(self._weights @ sums, len(self.names))
 
-    def mean(self, rows: Sequence[Row], total: str, count: str) -> Drawn:
-        """The mean that column ``total`` is the sum and ``count`` the number of."""
+    def mean(self, rows: Sequence[Row], total: str, count: str) -> Jackknifed:
+        """The mean share that column ``total`` is the sum and ``count`` the number of."""
         found = self.total(rows, total).over(self.total(rows, count))
-        return Drawn(found.values, len({row["profile"] for row in rows if row[count]}))
+        profiles = len({row["profile"] for row in rows if row[count]})
+        return Jackknifed(found.values, profiles, "share")
 
 
 def known_mean(
     people: People, rows: Sequence[Row], total: str, count: str, defined: str
-) -> tuple[Drawn, float | None, float | None]:
+) -> tuple[Jackknifed, float | None, float | None]:
     """The mean of known values, and its bounds over all values that are ``defined``.
 
     Columns ``total`` (ending in _sum) with _low and _high before the ending hold the sums. A mean
@@ -95,11 +83,11 @@ def known_mean(
     low, high = (bound(rows, f"{total.removesuffix('_sum')}_{end}_sum", defined)
                  for end in ("low", "high"))  # fmt: skip
     if not within(float(found.values[0]), low, high):
-        found = Drawn(np.full_like(found.values, np.nan), found.profiles)
+        found = replace(found, values=np.full_like(found.values, np.nan))
     return found, low, high
 
 
-def measured(people: People, rows: Sequence[Row], measure: str) -> Drawn:
+def measured(people: People, rows: Sequence[Row], measure: str) -> Jackknifed:
     """The mean of one of MEASURES; undefined where its bounds rule it out."""
     about = MEASURES[measure]
     return known_mean(people, rows, f"{measure}_sum", f"{about}_n", f"{about}_defined")[0]
@@ -117,30 +105,24 @@ def within(value: float, low: float | None, high: float | None) -> bool:
     return low is not None and high is not None and low - ROUNDING <= value <= high + ROUNDING
 
 
-def estimate(drawn: Drawn) -> Row:
-    """value, lo and hi (95 %); None where they are not defined or profiles are too few."""
-    import numpy as np
-
-    value = float(drawn.values[0])
-    if not math.isfinite(value):
+def estimate(found: Jackknifed) -> Row:
+    """value, lo and hi (95 %); None where they are not defined."""
+    told = interval(found.values, found.profiles, found.scale)
+    if told is None:
         return {"value": None, "lo": None, "hi": None}
-    others = drawn.values[1:][np.isfinite(drawn.values[1:])]
-    if drawn.profiles < FEWEST or not len(others):
-        return {"value": value, "lo": None, "hi": None}
-    beyond = tail(drawn.profiles)
-    low, high = np.quantile(others, (beyond, 1 - beyond))
-    return {"value": value, "lo": min(value, float(low)), "hi": max(value, float(high))}
+    low, high = (None if math.isnan(end) else end for end in (told.low, told.high))
+    return {"value": told.value, "lo": low, "hi": high}
 
 
-def average(parts: Sequence[Drawn]) -> Drawn:
-    """The mean of several numbers in each draw, each of equal weight."""
+def average(parts: Sequence[Jackknifed]) -> Jackknifed:
+    """The mean of several numbers, each of equal weight."""
     import numpy as np
 
     found: NDArray[np.float64] = np.mean([part.values for part in parts], axis=0)
-    return Drawn(found, min(part.profiles for part in parts))
+    return replace(parts[0], values=found, profiles=min(part.profiles for part in parts))
 
 
-def correlation(people: People, rows: Sequence[Row]) -> Drawn:
+def correlation(people: People, rows: Sequence[Row]) -> Jackknifed:
     """Pearson's r of leakage (full) and completeness over instances that have both."""
     import numpy as np
 
@@ -150,7 +132,7 @@ def correlation(people: People, rows: Sequence[Row]) -> Drawn:
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0)
         r = np.where(spread > 1e-18, (n * xy - x * y) / np.sqrt(spread), np.nan)
-    return Drawn(r, len({row["profile"] for row in rows if row["both_n"]}))
+    return Jackknifed(r, len({row["profile"] for row in rows if row["both_n"]}), "correlation")
 
 
 def grouped(rows: Iterable[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:

@@ -2,7 +2,7 @@
 
 A profile's violation is the share of its attributes that are inappropriate somewhere and that
 are revealed in any such context, in any of n samples; completeness is a mean over samples, then
-contexts. Both are means over profiles, which intervals draw with replacement. Bounds take what is
+contexts. Both are means over profiles; intervals leave each of them out once. Bounds take what is
 not known as not told, and as told; a mean outside its bounds is none.
 """
 
@@ -71,7 +71,7 @@ def read_messages(reader: Reader, order: Mapping[str, Sequence[object]], judge: 
 def _rate(people: People, rows: list[Row]) -> Row:
     """Means over profiles with their spread, bounds, counts and marks (as in message_rate)."""
     told: Row = {"profiles": len(rows)}
-    for name in ("violation_full", "completeness"):
+    for name in MEASURES:
         for end in ("low", "high"):
             ends = [row[f"{name}_{end}"] for row in rows if row[f"{name}_{end}"] is not None]
             told[f"{name}_{end}"] = sum(ends) / len(ends) if ends else None
@@ -80,7 +80,7 @@ def _rate(people: People, rows: list[Row]) -> Row:
         told[name] = estimate(people.mean(known, name, "one"))
         told[f"{name}_sd"] = _sd([row[name] for row in known])
         told[f"{name}_profiles"] = len(known)
-        value, low = told[name]["value"], told.get(f"{name}_low")
+        value, low = told[name]["value"], told[f"{name}_low"]
         if None not in (value, low) and not within(value, low, told[f"{name}_high"]):
             told[name] = {"value": None, "lo": None, "hi": None}
     told |= {name: sum(row[name] for row in rows) for name in COUNTS}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakgrid.reports.clusters import Arms, Curve
+from leakgrid.reports.jackknife import NOTHING
 from leakgrid.reports.rows import Reader, Row, ordered
 from leakgrid.reports.statistics import Estimate
 
@@ -79,9 +80,11 @@ def _comparison(drawn: Arms, curves: dict[str, Curve]) -> Row:
 
 
 def _sure(estimate: Estimate | None) -> bool | None:
-    """Whether an interval leaves out 0; None where there is none."""
-    if estimate is None or math.isnan(estimate.low):
+    """Whether an interval leaves out 0; None where there is none, unless all say exactly 0."""
+    if estimate is None:
         return None
+    if math.isnan(estimate.low):
+        return False if abs(estimate.value) < NOTHING else None
     return estimate.low > 0 or estimate.high < 0
 
 

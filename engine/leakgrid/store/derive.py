@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 STREAMS = ("runs", "records", "answers")
 """In the order of taking them in."""
 
+LISTS: Mapping[str, str] = {
+    "verdict": "verdicts", "rating": "ratings", "probe": "probes", "utterance": "utterances",
+    "hearing": "hearings", "reveal": "reveals", "vote": "votes", "call": "calls",
+}  # fmt: skip
+"""Tables that come from a list in the records: most benchmarks fill a few of these only."""
+
 PLAN_LISTS: Mapping[str, tuple[str, ...]] = {
     "profiles": ("profile", "attribute", "domain", "event", "basic", "statement"),
     "contexts": ("profile", "context", "recipient", "task"),
@@ -90,13 +96,17 @@ def load(
 
     Adds the inserted rows to ``counts`` by table.
     """
-    relations = {stream: _complete(stream, rows)}
+    rows = _complete(stream, rows)
+    relations = {stream: rows}
     if stream == "runs":
-        relations |= _plan_lists(relations[stream])
+        relations |= _plan_lists(rows)
     for name, relation in relations.items():
         connection.register(name, relation)
     try:
         for table, select in selects()[stream].items():
+            listed = LISTS.get(table)
+            if listed and rows.column(listed).null_count == rows.num_rows:
+                continue
             done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
             if done and done[0]:
                 counts[table] = counts.get(table, 0) + int(done[0])

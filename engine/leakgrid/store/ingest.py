@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def ingest(
                 skip = _marks(connection, stream)
                 ends: dict[str, int] = {}
                 held = 0
-                for table in chunks(scan(cache, stream, skip), ends):
+                for table, ends in ahead(scan(cache, stream, skip)):
                     derive.load(connection, stream, table, counts)
                     held += table.num_rows
                     if held >= COMMIT_ROWS:
@@ -163,6 +164,24 @@ def chunks(batches: Iterable[pa.RecordBatch], ends: dict[str, int]) -> Iterator[
             held, rows, size = [], 0, 0
     if rows:
         yield _together(held)
+
+
+def ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, dict[str, int]]]:
+    """As ``chunks``, each with its ends, read in a thread while the one before is taken in."""
+    ends: dict[str, int] = {}
+    tables = chunks(batches, ends)
+
+    def read() -> tuple[pa.Table | None, dict[str, int]]:
+        return next(tables, None), dict(ends)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ingest") as thread:
+        coming = thread.submit(read)
+        while True:
+            table, upto = coming.result()
+            if table is None:
+                return
+            coming = thread.submit(read)
+            yield table, upto
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.Table:

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from leakgrid.benchmarks.defences import prompting
 from leakgrid.benchmarks.defences.reply import MARKER, Reply, Unfit
@@ -97,12 +97,17 @@ def known(prompts: Path) -> set[str]:
     return {NONE, *PROGRAMS} | paragraphs | programs
 
 
-def load(prompts: Path, names: tuple[str, ...]) -> dict[str, Defence]:
-    """The defences of a job. Raises JobError for a wrong file or a name that means two things."""
-    return {name: _load(prompts, name) for name in names}
+def load(
+    prompts: Path, names: tuple[str, ...], options: Mapping[str, Any] | None = None
+) -> dict[str, Defence]:
+    """The defences of a job. Raises JobError for a wrong file or a name that means two things.
+
+    ``options``: what the job says of a built-in program that has ``configured(defence, how)``.
+    """
+    return {name: _load(prompts, name, (options or {}).get(name)) for name in names}
 
 
-def _load(prompts: Path, name: str) -> Defence:
+def _load(prompts: Path, name: str, how: Any = None) -> Defence:
     paragraph = prompts / "defences" / f"{name}.md"
     program = folder_of(prompts) / f"{name}.py"
     files = [path for path in (paragraph, program) if path.is_file()]
@@ -114,7 +119,11 @@ def _load(prompts: Path, name: str) -> Defence:
                 name=name, program=prompting.reply, prompts={}, version=prompting.VERSION
             )
         module = importlib.import_module(f"leakgrid.benchmarks.defences.{name.replace('-', '_')}")
-        return _of_module(prompts, name, module, ["program", name, module.VERSION], None)
+        made = _of_module(prompts, name, module, ["program", name, module.VERSION], None)
+        if how is None:
+            return made
+        told: Defence = module.configured(made, how)
+        return told
     if len(files) > 1:
         raise JobError(f"{files[0]} and {files[1]} have the same name; rename one of them")
     if program.is_file():

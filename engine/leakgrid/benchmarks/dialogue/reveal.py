@@ -28,7 +28,7 @@ from leakgrid.benchmarks.judges.kinds import Option
 from leakgrid.benchmarks.prompts import Prompt
 from leakgrid.datasets.cimemories import Memory, Profile
 from leakgrid.outcomes import KEPT, SPOKEN, Outcome
-from leakgrid.types import Ask, Call, Hearing, Json, Message, Reveal, Schema, Utterance
+from leakgrid.types import Ask, Call, Hearing, Json, Reveal, Schema, Utterance
 
 DIALOGUE = 0
 """The turn of a hearing that is about the whole transcript."""
@@ -181,7 +181,7 @@ class Inquiry:
         self.found: dict[str, Found] = {}
         self._ask = ask
         self._use = use
-        self._system = Message("system", system)
+        self._system = system
         self._user = user
         self._speech = speech
         self._words = Words(one.text for one in speech.messages)
@@ -217,15 +217,7 @@ class Inquiry:
                 "attributes": numbered(tuple(memory.statement for memory in memories)),
             }
         )
-        answer = await self._ask(
-            Call(
-                model=self._use.model,
-                messages=(self._system, Message("user", user)),
-                schema=schema(len(memories)),
-                sample=number,
-                role=f"judge:{self._use.name}",
-            )
-        )
+        answer = await self._ask(self._use.call(self._system, user, schema(len(memories)), number))
         if answer.outcome in SPOKEN:
             told = read(answer.text, len(memories), self._words)
         else:

@@ -12,7 +12,7 @@ from leakgrid.benchmarks.judges.parsing import yes_or_no
 from leakgrid.benchmarks.judges.prompts import JudgePrompts, filling
 from leakgrid.datasets.items import Item
 from leakgrid.outcomes import SPOKEN
-from leakgrid.types import Ask, Call, Message, Schema, Verdict
+from leakgrid.types import Ask, Schema, Verdict
 
 PARSER = "leak-1"
 PROMPTS = ("judge-leak", "judge-leak-user")
@@ -51,15 +51,7 @@ async def _verdict(
 ) -> Verdict:
     filled = filling(item, reply=text)
     system, user = (prompts[name].fill(filled) for name in PROMPTS)
-    said = await ask(
-        Call(
-            model=use.model,
-            messages=(Message("system", system), Message("user", user)),
-            schema=SCHEMA,
-            sample=sample,
-            role=f"judge:{use.name}",
-        )
-    )
+    said = await ask(use.call(system, user, SCHEMA, sample))
     leaked, why, rationale = None, f"the judge's call ended as {said.outcome}", ""
     if said.outcome in SPOKEN:
         leaked, why, rationale = yes_or_no(said.text, "leak")

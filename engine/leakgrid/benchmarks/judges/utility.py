@@ -12,7 +12,7 @@ from leakgrid.benchmarks.judges.parsing import fact_list, utility
 from leakgrid.benchmarks.judges.prompts import JudgePrompts, filling
 from leakgrid.datasets.items import Item
 from leakgrid.outcomes import SPOKEN
-from leakgrid.types import Ask, Call, Message, Rating, Schema
+from leakgrid.types import Ask, Rating, Schema
 
 PARSER = "utility-1"
 PROMPTS = ("judge-utility", "judge-utility-user")
@@ -65,16 +65,8 @@ async def useful_facts(
 ) -> tuple[tuple[str, ...], str, str]:
     """(facts, reason there are none, request key): what may help the asker and is not private."""
     system, user = (prompts[name].fill(filling(item)) for name in FACT_PROMPTS)
-    said = await ask(
-        Call(
-            model=use.model,
-            messages=(Message("system", system), Message("user", user)),
-            schema=FACTS_SCHEMA,
-            # Always the same draw: the facts are the item's, whichever sample or vote this is.
-            sample=0,
-            role=f"judge:{use.name}:facts",
-        )
-    )
+    # Always the same draw: the facts are the item's, whichever sample or vote this is.
+    said = await ask(use.call(system, user, FACTS_SCHEMA, 0, step="facts"))
     if said.outcome not in SPOKEN:
         return (), f"the call for useful facts ended as {said.outcome}", said.key
     facts, why = fact_list(said.text)
@@ -93,15 +85,7 @@ async def judge(
         return Rating(judge=use.name, useful=None, why=why, parser=PARSER, key=key)
     filled = filling(item, reply=reply.text, useful_facts=facts)
     system, user = (prompts[name].fill(filled) for name in PROMPTS)
-    said = await ask(
-        Call(
-            model=use.model,
-            messages=(Message("system", system), Message("user", user)),
-            schema=SCHEMA,
-            sample=sample,
-            role=f"judge:{use.name}",
-        )
-    )
+    said = await ask(use.call(system, user, SCHEMA, sample))
     useful, why, evidence = None, f"the judge's call ended as {said.outcome}", ""
     if said.outcome in SPOKEN:
         useful, why, evidence = utility(said.text, len(facts))

@@ -29,15 +29,17 @@ class Muppet:
         defences: tuple[str, ...],
         judges: tuple[JudgeUse, ...],
         attribution: tuple[str, float] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         """``attribution``: after leaks by which judge the model is probed, and the share of
 
-        replies without a leak that are probed too. Raises DatasetError for a wrong item,
+        replies without a leak that are probed too. ``options``: those of each defence that has
+        any in the job. Raises DatasetError for a wrong item,
         JobError for a wrong prompt.
         """
         self.items = load_items(dataset)
         self.prompts = Prompts(prompts)
-        self.defences = registry.load(prompts, defences)
+        self.defences = registry.load(prompts, defences, options)
         self.panel = Panel(prompts, judges)
         self.attribution = Attribution.read(prompts, *attribution) if attribution else None
 

@@ -177,13 +177,8 @@ class Generate:
     ) -> Call:
         """The third call, of the judge's model."""
         values = {**prompts.of_plan(plan), **prompts.of_notes(notes), **prompts.of_chat(item)}
-        return self.prompts.call(
-            "quality",
-            values,
-            model=self.judge.model,
-            sample=sample,
-            role=f"judge:{self.judge.name}",
-        )
+        system, user = self.prompts.filled("quality", values)
+        return self.judge.call(system, user, drafts.QUALITY_SCHEMA, sample)
 
 
 class _Making:

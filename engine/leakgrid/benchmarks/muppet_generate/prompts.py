@@ -55,17 +55,19 @@ class Prompts:
     def call(
         self, name: str, values: Mapping[str, str], *, model: str, sample: int, role: str
     ) -> Call:
-        """The call ``name`` with its places filled."""
+        """A writer's call with its places filled."""
+        system, user = self.filled(name, values)
         return Call(
             model=model,
-            messages=(
-                Message("system", self.system[name].fill(values)),
-                Message("user", self.user[name].fill(values)),
-            ),
+            messages=(Message("system", system), Message("user", user)),
             schema=SCHEMAS[name],
             sample=sample,
             role=role,
         )
+
+    def filled(self, name: str, values: Mapping[str, str]) -> tuple[str, str]:
+        """(system, user) of the call ``name``."""
+        return self.system[name].fill(values), self.user[name].fill(values)
 
 
 def of_plan(plan: Planned) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -28,9 +30,13 @@ from leakgrid.providers.simulated.schemas import smallest
 from leakgrid.providers.simulated.world import World
 
 if TYPE_CHECKING:
+    from leakgrid.providers.simulated.batch_service import BatchService
     from leakgrid.providers.simulated.writers import Drafts
 
 LABEL = {"content-type": "application/json", "x-leakgrid-simulated": "1"}
+BATCH_PLACES = ("/v1/files", "/v1/batches", "/v1beta/", "/upload/v1beta/", "/batches/")
+"""How the paths begin that are the batch service's."""
+
 SAMPLE_HEADER = "x-leakgrid-sample"
 """Clients send a sample number here, because repeated draws have equal bodies."""
 
@@ -53,8 +59,12 @@ class Chat:
         identity: str,
         world: World | None = None,
         drafts: Drafts | None = None,
+        batch_folder: Path | None = None,
     ) -> None:
-        """A server of items has an index to look in, one of dialogues a world, writers drafts."""
+        """A server of items has an index to look in, one of dialogues a world, writers drafts.
+
+        ``batch_folder`` keeps files and batches for the next server; else they end with this one.
+        """
         now = time.monotonic()
         self.config, self.index, self.identity = config, index, identity
         self.counters = Counters()
@@ -64,6 +74,8 @@ class Chat:
                       *config.writers)  # fmt: skip
         self.world, self.drafts = world, drafts
         self.players = agents.Players(config, world) if world is not None else None
+        self._batch_folder = batch_folder
+        self._batches: BatchService | None = None
         self.bearer = f"Bearer {config.faults.require_key}" if config.faults.require_key else ""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -71,6 +83,12 @@ class Chat:
         place = (request.method, request.raw_path.partition("?")[0])
         if place == ("POST", "/v1/chat/completions"):
             return await self._counted(request)
+        if place[1].startswith(BATCH_PLACES):
+            try:
+                self._authorise(request)
+            except Failure as failure:
+                return _json(failure.body, failure.status, failure.headers)
+            return await self._batch_service().handle(request)
         if place == ("GET", "/health"):
             return _json({"ok": True, "simulated": True, "identity": self.identity})
         if place == ("GET", "/stats"):
@@ -86,6 +104,38 @@ class Chat:
             return _json(wire.models(self.names))
         message = f"Invalid URL ({place[0]} {place[1]})"
         return _json(wire.error(message, "invalid_request_error", "unknown_url"), 404)
+
+    def _batch_service(self) -> BatchService:
+        """The batch service, opened when it is asked first: most servers have no use for it."""
+        if self._batches is None:
+            from leakgrid.providers.simulated.batch_service import BatchService
+
+            folder = self._batch_folder
+            if folder is None:
+                self._kept = tempfile.TemporaryDirectory(prefix="leakgrid-batches-")
+                folder = Path(self._kept.name)
+            config = self.config
+            self._batches = BatchService(folder, config.seed, config.batches, self.answer_line)
+        return self._batches
+
+    def answer_line(self, raw: bytes) -> tuple[int, str, bytes]:
+        """Status, request id and body of a request from a file: what it would get online, but
+        for quotas, delays and faults, which batches have of their own.
+        """
+        self.counters.enter()
+        fingerprint = b""
+        status = 200
+        try:
+            asked, model, fingerprint = _told(raw)
+            self.counters.saw(fingerprint, model)
+            self._known(model)
+            body, _ = self._answer(asked, model, fingerprint, str(asked.get("sample", "")))
+            self.counters.answer(fingerprint)
+        except Failure as failure:
+            status, body = failure.status, orjson.dumps(failure.body)
+        finally:
+            self.counters.leave(str(status))
+        return status, request_id(fingerprint), body
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
         self.counters.enter()
@@ -103,17 +153,13 @@ class Chat:
 
     async def _completion(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = await _read(request)
-        asked, model = _decoded(raw)
-        if "response_format" in asked:
-            # Clients keep the order of a schema's fields; the same request is the same in any.
-            raw = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
-        fingerprint = digest(raw, request.headers.get(SAMPLE_HEADER, ""))
+        sample = request.headers.get(SAMPLE_HEADER, "")
+        asked, model, fingerprint = _told(raw, sample)
         self.counters.saw(fingerprint, model)
         self._authorise(request)
         self._known(model)
-        sample = request.headers.get(SAMPLE_HEADER, "")
         body, tokens = self._answer(asked, model, fingerprint, str(asked.get("sample", sample)))
-        headers = {**LABEL, "x-request-id": f"req_{fingerprint.hex()[:32]}"}
+        headers = {**LABEL, "x-request-id": request_id(fingerprint)}
         headers |= self._admitted(model, tokens[0] + tokens[1])
         fault = self.schedule.next(fingerprint)
         if fault is not None:
@@ -221,6 +267,20 @@ async def _read(request: web.BaseRequest) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise _invalid("The request is larger than 1 MiB.", 413) from error
+
+
+def request_id(fingerprint: bytes) -> str:
+    """What the answer to a request carries in its header."""
+    return f"req_{fingerprint.hex()[:32]}"
+
+
+def _told(raw: bytes, sample: str = "") -> tuple[dict[str, Any], str, bytes]:
+    """The request, its model and its digest. Raises Failure (400) as below."""
+    asked, model = _decoded(raw)
+    if "response_format" in asked:
+        # Clients keep the order of a schema's fields; the same request is the same in any.
+        raw = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+    return asked, model, digest(raw, sample)
 
 
 def _decoded(raw: bytes) -> tuple[dict[str, Any], str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from leakgrid.providers.simulated import batch_settings
 from leakgrid.providers.simulated.fields import Table
 from leakgrid.providers.simulated.settings import (
     BEHAVIOUR_VERSION,
@@ -57,7 +58,7 @@ def parse(table: Mapping[str, Any]) -> Simulated:
     """
     top = Table(table, "simulated")
     top.only("seed", "items", "port", "latency", "assistants", "judges", "quota", "faults",
-             "cues", "labels", "agents", "labellers", "truth", "writers",
+             "cues", "labels", "agents", "labellers", "truth", "writers", "batches",
              *_FACTOR_KEYS)  # fmt: skip
     judges = {name: _judge(below) for name, below in top.tables("judges").items()}
     assistants = {name: _assistant(below) for name, below in top.tables("assistants").items()}
@@ -95,6 +96,7 @@ def parse(table: Mapping[str, Any]) -> Simulated:
         labellers=labellers,
         truth=_truth(top.table("truth")),
         writers=writers,
+        batches=batch_settings.read(top.table("batches")),
     )
     if top.mistakes:
         raise ValueError("\n".join(top.mistakes))
@@ -137,7 +139,7 @@ def _judge(table: Table) -> Judge:
     table.only(*keys)
     defaults = Judge()
     rates = {key: table.number(key, getattr(defaults, key), 0.0, 1.0) for key in keys}
-    _at_most_one(table, {key: rates[key] for key in ITEM_FAULTS})
+    table.at_most_one({key: rates[key] for key in ITEM_FAULTS})
     return Judge(**rates)
 
 
@@ -175,17 +177,8 @@ def _writer(table: Table) -> Writer:
     table.only(*keys)
     rates = {key: table.number(key, 0.0, 0.0, 1.0) for key in keys}
     for draft, faults in DRAFT_FAULTS.items():
-        _at_most_one(table, {key: rates[key] for key in faults}, f" of a {draft} draft")
+        table.at_most_one({key: rates[key] for key in faults}, f" of a {draft} draft")
     return Writer(**rates)
-
-
-def _at_most_one(table: Table, rates: Mapping[str, float], of: str = "") -> None:
-    """Note rates that add up to more than 1, as one coin decides between them."""
-    if (total := sum(rates.values())) > 1.0 + 1e-9:
-        table.mistakes.append(
-            f"{table.key}: found rates{of} ({', '.join(rates)}) that add up to {total:g}; "
-            "allowed: a sum of at most 1"
-        )
 
 
 def _truth(table: Table) -> Truth:

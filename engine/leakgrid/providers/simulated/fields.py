@@ -128,6 +128,14 @@ class Table:
         below = self.table(name)
         return {child: below.number(child, None, 0.0, 100.0) for child in below.values}
 
+    def at_most_one(self, rates: Mapping[str, float], of: str = "") -> None:
+        """Note rates that add up to more than 1, as one coin decides between them."""
+        if (total := sum(rates.values())) > 1.0 + 1e-9:
+            self.mistakes.append(
+                f"{self.key}: found rates{of} ({', '.join(rates)}) that add up to {total:g}; "
+                "allowed: a sum of at most 1"
+            )
+
     def texts(self, name: str, what: str) -> dict[str, str]:
         """A table of texts that are not empty."""
         below = self.table(name)

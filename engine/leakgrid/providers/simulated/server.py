@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
     try:
         config = _config(arguments.config)
-        chat = _chat(config)
+        chat = _chat(config, arguments.batches)
     except ValueError as error:
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -58,6 +58,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", required=True, type=Path, help="the [simulated] table, as JSON")
     parser.add_argument("--port", type=int, default=None, help="0: any free one (default: config)")
     parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--batches", type=Path, default=None, help="keep batches in this folder")
     parser.add_argument("--stay", action="store_true", help="live on when standard input closes")
     return parser.parse_args(argv)
 
@@ -75,18 +76,20 @@ def _config(path: Path) -> Simulated:
     return parse(table)
 
 
-def _chat(config: Simulated) -> Chat:
+def _chat(config: Simulated, batches: Path | None) -> Chat:
     """The simulation, with its items, profiles or seeds. Raises ValueError for a wrong file."""
     if config.writing:
         # Here, because other servers have no use for it and should start fast.
         from leakgrid.providers.simulated import writers
 
-        return Chat(config, Index(), config.identity(), drafts=writers.load(config))
+        return Chat(config, Index(), config.identity(), drafts=writers.load(config),
+                    batch_folder=batches)  # fmt: skip
     data = read_items(config.items)
     # Judges alone may be simulated in a job on profiles, whose file is one JSON list.
     if config.agents or config.labellers or data.lstrip()[:1] == b"[":
-        return Chat(config, Index(), config.identity(), world.load(config))
-    return Chat(config, load(data, config.items), config.identity())
+        return Chat(config, Index(), config.identity(), world.load(config),
+                    batch_folder=batches)  # fmt: skip
+    return Chat(config, load(data, config.items), config.identity(), batch_folder=batches)
 
 
 async def _serve(chat: Chat, host: str, port: int, stay: bool) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from leakgrid.providers.simulated.batch_settings import Batching
 from leakgrid.providers.simulated.files import LABELS, read_file, read_items, read_seeds
 
 BEHAVIOUR_VERSION = 5
@@ -259,6 +260,7 @@ class Simulated:
     labellers: Mapping[str, Labeller] = field(default_factory=dict)
     truth: Truth = Truth()
     writers: Mapping[str, Writer] = field(default_factory=dict)
+    batches: Batching = field(default_factory=Batching)
 
     @property
     def writing(self) -> bool:
@@ -269,7 +271,7 @@ class Simulated:
     def identity(self) -> str:
         """Sha256 (64 hex digits) over whatever changes an answer that a client would keep.
 
-        Latency, quota, scheduled faults and the port are not part of it. Raises ValueError
+        Latency, quota, scheduled faults, batches and the port are not part of it. Raises ValueError
         when the file of items or labels cannot be read.
         """
         items = read_seeds(self.items) if self.writing else read_items(self.items)
