@@ -14,6 +14,7 @@ from leakgrid.cache.framing import unseal
 from leakgrid.outcomes import CacheError
 
 SUFFIX = ".jsonl"
+NEWLINE = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,10 @@ class JournalFile:
             raise CacheError(f"{self.path}: cannot be read ({error.strerror})") from error
 
     def _walk(self, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        position = 0
+        position = ordinal = 0
+        note = self.offsets.append
         for number, line in enumerate(lines, start=1):
-            if not line.endswith(b"\n"):
+            if line[-1] != NEWLINE:
                 self.tail = len(line)
                 break
             start = position
@@ -81,8 +83,9 @@ class JournalFile:
                 if payload is None:
                     continue
                 start += inner
-            self.offsets.append(start)
-            yield len(self.offsets) - 1, payload
+            note(start)
+            yield ordinal, payload
+            ordinal += 1
         self.size = position
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -88,9 +88,9 @@ class Endpoint:
             return body
         return body[:-1] + (b"," if len(body) > 2 else b"") + self._extra + b"}"
 
-    async def exchange(self, body: bytes) -> Exchange:
+    def exchange(self, body: bytes) -> Coroutine[Any, Any, Exchange]:
         """Send once; a failed connection is an Exchange with status 0 and its fault."""
-        return await self._http.send(self.wire_body(body))
+        return self._http.send(self.wire_body(body))
 
     def read(self, exchange: Exchange) -> Reading:
         """What the exchange means, by status, error code and finish reason."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-CHUNK_BYTES = 4 << 20
-CHUNK_ROWS = 4096
+CHUNK_BYTES = 6 << 20
+CHUNK_ROWS = 8192
 COMMIT_ROWS = 20_000
 SETTINGS = (
     "SET memory_limit = '100MB'",
@@ -75,21 +75,20 @@ def ingest(
         connection.begin()
         try:
             migrate(connection, str(database))
-            for stream in derive.STREAMS:
-                skip = _marks(connection, stream)
-                ends: dict[str, int] = {}
-                held = 0
-                for table, ends in ahead(scan(cache, stream, skip)):
-                    derive.load(connection, stream, table, counts)
-                    held += table.num_rows
-                    if held >= COMMIT_ROWS:
-                        # Rows and their marks go together, so a kill between two commits neither
-                        # loses nor doubles any; DuckDB keeps what is not committed in memory.
-                        _mark(connection, stream, ends)
-                        connection.commit()
-                        connection.begin()
-                        held = 0
-                _mark(connection, stream, ends)
+            ends: dict[str, dict[str, int]] = {}
+            held = 0
+            for stream, table, upto in _ahead(connection, cache, scan):
+                derive.load(connection, stream, table, counts)
+                ends[stream] = upto
+                held += table.num_rows
+                if held >= COMMIT_ROWS:
+                    # Rows and their marks go together, so a kill between two commits neither
+                    # loses nor doubles any; DuckDB keeps what is not committed in memory.
+                    _mark(connection, ends)
+                    connection.commit()
+                    connection.begin()
+                    held = 0
+            _mark(connection, ends)
             removed = _remove(connection, forgotten(cache))
             if counts["instance"]:
                 make_dialogue_views(connection)
@@ -166,22 +165,35 @@ def chunks(batches: Iterable[pa.RecordBatch], ends: dict[str, int]) -> Iterator[
         yield _together(held)
 
 
-def ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, dict[str, int]]]:
-    """As ``chunks``, each with its ends, read in a thread while the one before is taken in."""
+def _ahead(
+    connection: duckdb.DuckDBPyConnection, cache: Path, scan: derive.Scan
+) -> Iterator[tuple[str, pa.Table, dict[str, int]]]:
+    """The new chunks of all streams in turns, and how many rows of each stem are then taken.
+
+    Each stream has a thread that reads its next chunk while others are taken in.
+    """
+    with ThreadPoolExecutor(len(derive.STREAMS), thread_name_prefix="ingest") as threads:
+        coming = {}
+        for stream in derive.STREAMS:
+            read = _reader(scan(cache, stream, _marks(connection, stream)))
+            coming[stream] = read, threads.submit(read)
+        while coming:
+            for stream, (read, chunk) in list(coming.items()):
+                table, upto = chunk.result()
+                if table is None:
+                    del coming[stream]
+                else:
+                    coming[stream] = read, threads.submit(read)
+                    yield stream, table, upto
+
+
+def _reader(
+    batches: Iterable[pa.RecordBatch],
+) -> Callable[[], tuple[pa.Table | None, dict[str, int]]]:
+    """What gives the next chunk, or None, and where it ends."""
     ends: dict[str, int] = {}
     tables = chunks(batches, ends)
-
-    def read() -> tuple[pa.Table | None, dict[str, int]]:
-        return next(tables, None), dict(ends)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="ingest") as thread:
-        coming = thread.submit(read)
-        while True:
-            table, upto = coming.result()
-            if table is None:
-                return
-            coming = thread.submit(read)
-            yield table, upto
+    return lambda: (next(tables, None), dict(ends))
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -205,18 +217,17 @@ def _marks(connection: duckdb.DuckDBPyConnection, stream: str) -> dict[str, int]
     return {stem: int(rows) for stem, rows in marks.fetchall()}
 
 
-def _mark(connection: duckdb.DuckDBPyConnection, stream: str, ends: Mapping[str, int]) -> None:
-    """Note how far each stem was taken, in the transaction that took it."""
-    if not ends:
-        return
-    connection.execute(
-        "DELETE FROM ingested WHERE stream = ? AND stem IN (SELECT unnest(?))",
-        [stream, list(ends)],
-    )
-    connection.executemany(
-        "INSERT INTO ingested VALUES (?, ?, ?)",
-        [(stream, stem, rows) for stem, rows in ends.items()],
-    )
+def _mark(connection: duckdb.DuckDBPyConnection, ends: Mapping[str, Mapping[str, int]]) -> None:
+    """Note how far each stem of each stream was taken, in the transaction that took it."""
+    for stream, upto in ends.items():
+        connection.execute(
+            "DELETE FROM ingested WHERE stream = ? AND stem IN (SELECT unnest(?))",
+            [stream, list(upto)],
+        )
+        connection.executemany(
+            "INSERT INTO ingested VALUES (?, ?, ?)",
+            [(stream, stem, rows) for stem, rows in upto.items()],
+        )
 
 
 def _remove(connection: duckdb.DuckDBPyConnection, gone: set[tuple[str, str, int]]) -> int:
