@@ -297,3 +297,20 @@ def test_a_lock_that_goes_away_is_waited_for(world: World, tmp_path: Path) -> No
     assert ingest(tmp_path, database, patience_s=20, **world.tools).rows["response"] == 1
     assert time.monotonic() - begun > 0.5
     releaser.communicate()
+
+
+def test_a_plan_that_does_not_fit_the_usual_memory_is_taken_in_all_the_same(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leakgrid.store.ingest.MEMORY", ("1MB", "500MB"))
+    monkeypatch.setattr("leakgrid.store.ingest.COMMIT_ROWS", 1)
+    for number in range(30_000):
+        world.item(f"item-{number}", secret="health")
+    world.plan()
+    report = ingest(tmp_path, tmp_path / "x.duckdb", **world.tools)
+    assert report.rows["plan_item"] == counts(tmp_path / "x.duckdb")["plan_item"] > 30_000
+    assert ingest(tmp_path, tmp_path / "x.duckdb", **world.tools).rows.get("plan_item", 0) == 0
+
+    monkeypatch.setattr("leakgrid.store.ingest.MEMORY", ("1MB",))
+    with pytest.raises(duckdb.OutOfMemoryException):
+        ingest(tmp_path, tmp_path / "y.duckdb", **world.tools)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from leakgrid.outcomes import Outcome
+from leakgrid.value import value
 
 Json: TypeAlias = Any
 """A value that JSON can carry."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Message:
     """One chat message: role is system, user or assistant."""
 
@@ -31,7 +32,7 @@ class Schema:
     definition: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request to one model, before any provider has seen it.
 
@@ -48,7 +49,7 @@ class Call:
     role: str = "assistant"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Usage:
     """Tokens as the provider counted them; ``cached`` is part of input, ``reasoning`` of output."""
 
@@ -62,7 +63,7 @@ NO_USAGE = Usage()
 """The usage of an exchange that reports none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What came back for a call: outcome, text, and the verbatim body they are views on.
 
@@ -88,7 +89,7 @@ Ask: TypeAlias = Callable[[Call], Awaitable[Answer]]
 """The only way out of a cell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What one judge said of one attribute (or of a whole reply).
 
@@ -188,7 +189,7 @@ class Vote:
     said: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Record:
     """The row a finished cell leaves behind.
 

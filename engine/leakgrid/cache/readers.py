@@ -62,7 +62,7 @@ class Recent:
 class JournalReader:
     """Blocks of raw lines; the last one grows while the journal is written."""
 
-    block_rows = 256
+    block_rows = 512
 
     def __init__(self, file: JournalFile, recent: Recent) -> None:
         self._file = file

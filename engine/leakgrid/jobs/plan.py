@@ -25,6 +25,7 @@ from leakgrid.jobs.jobfile import Job
 from leakgrid.jobs.models import ModelSpec
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
+from leakgrid.value import value
 
 USUAL_SHAPE = {"api": "chat", "system": "send"}
 """Options of a model that shape its requests, with what holds where a job says nothing."""
@@ -40,7 +41,7 @@ class Column:
     simulated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Todo:
     """One cell that is not done."""
 

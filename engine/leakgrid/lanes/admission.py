@@ -20,6 +20,7 @@ from leakgrid.lanes.values import Parcel, Quota, Spending
 from leakgrid.outcomes import LaneStopped, Outcome, Parked
 from leakgrid.providers.wire import QuotaHeaders
 from leakgrid.types import Price
+from leakgrid.value import value
 
 UNPROVEN = 5
 DEFAULT_GATE_S = 1.0
@@ -27,7 +28,7 @@ LONGEST_GATE_S = 60.0
 ASSUMED_TOKENS = 300.0
 
 
-@dataclass(slots=True)
+@value(frozen=True, slots=True)
 class Reserved:
     """What was set aside for one call that may go."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leakgrid.providers.wire import Exchange, Provider, Reading
+from leakgrid.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +23,7 @@ class Quota:
     burst_s: float = 10.0
 
 
-# Parcel and Attempt are not frozen for the reason that Exchange is not (``providers/wire.py``).
-@dataclass(slots=True)
+@value(frozen=True, slots=True)
 class Parcel:
     """A body on its way, and what the lane must know of it to reserve and to learn.
 
@@ -39,7 +39,7 @@ class Parcel:
     place: int = 0
 
 
-@dataclass(slots=True)
+@value(frozen=True, slots=True)
 class Attempt:
     """One exchange and what it meant; ``usd`` is None where no price is known."""
 

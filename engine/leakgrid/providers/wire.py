@@ -21,11 +21,10 @@ import orjson
 
 from leakgrid.outcomes import Outcome
 from leakgrid.types import NO_USAGE, Call, Usage
+from leakgrid.value import value
 
 
-# Exchange and Reading are values though not frozen: each call makes one of both, and a frozen
-# dataclass takes four times as long to make.
-@dataclass(slots=True)
+@value(frozen=True, slots=True)
 class Exchange:
     """One HTTP answer. ``status`` 0 is a connection that failed; then ``fault`` says how.
 
@@ -40,7 +39,7 @@ class Exchange:
     sent: bool = True
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What an exchange means. ``wait_s`` is what the server asked for, None if it did not."""
 

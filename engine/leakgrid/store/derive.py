@@ -102,17 +102,16 @@ def load(
         relations |= _plan_lists(rows)
     for name, relation in relations.items():
         connection.register(name, relation)
-    try:
-        for table, select in selects()[stream].items():
-            listed = LISTS.get(table)
-            if listed and rows.column(listed).null_count == rows.num_rows:
-                continue
-            done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
-            if done and done[0]:
-                counts[table] = counts.get(table, 0) + int(done[0])
-    finally:
-        for name in relations:
-            connection.unregister(name)
+    for table, select in selects()[stream].items():
+        listed = LISTS.get(table)
+        if listed and rows.column(listed).null_count == rows.num_rows:
+            continue
+        done = connection.execute(f"INSERT INTO {table} BY NAME {select}").fetchone()
+        if done and done[0]:
+            counts[table] = counts.get(table, 0) + int(done[0])
+    # Not after an error: a connection whose transaction is aborted would hide it with another.
+    for name in relations:
+        connection.unregister(name)
 
 
 def _plan_lists(rows: pa.Table) -> dict[str, pa.Table]:

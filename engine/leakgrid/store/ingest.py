@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-CHUNK_BYTES = 6 << 20
-CHUNK_ROWS = 8192
+CHUNK_BYTES = 4 << 20
+CHUNK_ROWS = 4096
 COMMIT_ROWS = 20_000
-SETTINGS = (
-    "SET memory_limit = '100MB'",
-    "SET preserve_insertion_order = false",
-    "SET threads = 1",
-)
-"""Taking in a million rows must not take more memory than the run that made them."""
+SETTINGS = ("SET preserve_insertion_order = false", "SET threads = 1")
+MEMORY = ("64MB", "2GB")
+"""What DuckDB may take. A million rows must not need more than the run that made them; the second
+is for a single row that does not fit the first, like the plan of a million items.
+"""
 RETRY_S = 0.2
 
 
@@ -66,41 +65,66 @@ def ingest(
     database.parent.mkdir(parents=True, exist_ok=True)
     scan = scan or derive.default_scan()
     forgotten = forgotten or derive.default_forgotten()
-    connection = open_file(database, patience_s)
+    text_of = text_of or derive.default_text_of()
     counts: Counter[str] = Counter()
-    try:
-        for setting in SETTINGS:
-            connection.execute(setting)
-        derive.add_said(connection, text_of or derive.default_text_of())
-        connection.begin()
+    for memory in MEMORY:
+        connection = open_file(database, patience_s)
         try:
-            migrate(connection, str(database))
-            ends: dict[str, dict[str, int]] = {}
-            held = 0
-            for stream, table, upto in _ahead(connection, cache, scan):
-                derive.load(connection, stream, table, counts)
-                ends[stream] = upto
-                held += table.num_rows
-                if held >= COMMIT_ROWS:
-                    # Rows and their marks go together, so a kill between two commits neither
-                    # loses nor doubles any; DuckDB keeps what is not committed in memory.
-                    _mark(connection, ends)
-                    connection.commit()
-                    connection.begin()
-                    held = 0
-            _mark(connection, ends)
-            removed = _remove(connection, forgotten(cache))
-            if counts["instance"]:
-                make_dialogue_views(connection)
-            connection.commit()
-        except BaseException:
-            # an aborted transaction cannot always be rolled back by name; closing does it too
-            with contextlib.suppress(duckdb.Error):
-                connection.rollback()
-            raise
-    finally:
-        connection.close()
+            for setting in (f"SET memory_limit = '{memory}'", *SETTINGS):
+                connection.execute(setting)
+            derive.add_said(connection, text_of)
+            removed = _take_in(connection, cache, str(database), scan, forgotten, counts)
+            break
+        except duckdb.OutOfMemoryException:
+            if memory == MEMORY[-1]:
+                raise
+        finally:
+            connection.close()
     return IngestReport(counts, removed, time.monotonic() - begun)
+
+
+def _take_in(
+    connection: duckdb.DuckDBPyConnection,
+    cache: Path,
+    where: str,
+    scan: derive.Scan,
+    forgotten: derive.Forgotten,
+    counts: Counter[str],
+) -> int:
+    """Everything new, some rows a commit; counts what is committed, returns rows that went."""
+    import duckdb
+
+    ends: dict[str, dict[str, int]] = {}
+    fresh: Counter[str] = Counter()
+    held = 0
+    connection.begin()
+    try:
+        migrate(connection, where)
+        for stream, table, upto in _ahead(connection, cache, scan):
+            derive.load(connection, stream, table, fresh)
+            ends[stream] = upto
+            held += table.num_rows
+            if held >= COMMIT_ROWS:
+                # Rows and their marks go together, so a kill between two commits neither
+                # loses nor doubles any; DuckDB keeps what is not committed in memory.
+                _mark(connection, ends)
+                connection.commit()
+                counts.update(fresh)
+                fresh.clear()
+                connection.begin()
+                held = 0
+        _mark(connection, ends)
+        removed = _remove(connection, forgotten(cache))
+        if fresh["instance"] or counts["instance"]:
+            make_dialogue_views(connection)
+        connection.commit()
+        counts.update(fresh)
+    except BaseException:
+        # an aborted transaction cannot always be rolled back by name; closing does it too
+        with contextlib.suppress(duckdb.Error):
+            connection.rollback()
+        raise
+    return removed
 
 
 def rebuild(
@@ -170,20 +194,20 @@ def _ahead(
 ) -> Iterator[tuple[str, pa.Table, dict[str, int]]]:
     """The new chunks of all streams in turns, and how many rows of each stem are then taken.
 
-    Each stream has a thread that reads its next chunk while others are taken in.
+    The next ones are read in a thread while one is taken in.
     """
-    with ThreadPoolExecutor(len(derive.STREAMS), thread_name_prefix="ingest") as threads:
+    with ThreadPoolExecutor(1, thread_name_prefix="ingest") as thread:
         coming = {}
         for stream in derive.STREAMS:
             read = _reader(scan(cache, stream, _marks(connection, stream)))
-            coming[stream] = read, threads.submit(read)
+            coming[stream] = read, thread.submit(read)
         while coming:
             for stream, (read, chunk) in list(coming.items()):
                 table, upto = chunk.result()
                 if table is None:
                     del coming[stream]
                 else:
-                    coming[stream] = read, threads.submit(read)
+                    coming[stream] = read, thread.submit(read)
                     yield stream, table, upto
 
 
