@@ -81,10 +81,6 @@ class AnswerCache:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def __contains__(self, key: bytes) -> bool:
-        """Whether ``find`` has anything to look for: quicker than finding that there is none."""
-        return int.from_bytes(key[:8], "little") in self._index
-
     async def find(self, key: bytes) -> Row | None:
         """The kept row of ``key``, or None if there is none (or it is damaged)."""
         place = self._index.get(int.from_bytes(key[:8], "little"))

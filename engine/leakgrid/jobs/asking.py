@@ -82,7 +82,7 @@ class Asker:
             return replace(await flight, cached=True)
         self._flights.lead(key)
         try:
-            row = await self._cache.find(key) if key in self._cache else None
+            row = await self._cache.find(key)
             if row is not None:
                 self.counts.from_cache += 1
                 answer = _from_row(row)
