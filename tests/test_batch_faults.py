@@ -18,6 +18,7 @@ from leakgrid.cache.readers import Row
 from leakgrid.jobs.budget import Budget
 from leakgrid.outcomes import InputError, LaneStopped, Outcome
 from leakgrid.providers.openai import read_completion
+from tests import batch_world
 from tests.batch_service import Running, running
 from tests.batch_world import World, service_of
 from tests.fakes import reply
@@ -168,6 +169,20 @@ def test_a_complete_batch_that_never_gets_a_file_keeps_nobody_waiting(
     assert run(world, ["a"]) == {}
     assert "3 batches in a row gave no answer" in str(world.stopped[0])
     assert "without a line for this request" in str(world.stopped[0])
+
+
+def test_one_without_files_at_its_deadline_goes_online(
+    tmp_path: Path, service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where stopping it takes less patience than waiting for its files, as in a real run."""
+    pace = replace(batch_world.QUICK, cancel_s=0.1, files_s=60.0)
+    monkeypatch.setattr(batch_world, "QUICK", pace)
+    made = service_of("openai", service.port)
+    status = made.status
+    made.status = lambda batch: replace(status(batch), state=State.RUNNING, outputs=())  # type: ignore[method-assign]
+    world = World(tmp_path, service.port, service=made, hours=0.3 / 3600)
+    assert [answer.outcome for answer in run(world, ["a"]).values()] == [Outcome.ANSWER]
+    assert world.stopped == []
 
 
 @pytest.mark.parametrize("wire", WIRES)

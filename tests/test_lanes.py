@@ -140,6 +140,25 @@ def test_invalid_answers_after_a_success_do_not_stop_the_lane() -> None:
     assert {result.reading.outcome for result in results} == {Outcome.INVALID}
 
 
+def test_a_temperature_that_a_model_refuses_stops_the_lane_whatever_else_succeeds() -> None:
+    refused = error(400, "unsupported_value", "Unsupported value: 'temperature' does not support 0")
+
+    def behaviour(number: int, now: float) -> Any:
+        return reply() if number % 2 == 0 else refused
+
+    async def steps(bench: Bench) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(20):
+            found += await asyncio.gather(bench.send(), return_exceptions=True)
+        return found
+
+    results, bench, _ = on_lane(behaviour, steps)
+    assert len(bench.provider.times) == 10
+    stops = [result for result in results if isinstance(result, LaneStopped)]
+    assert len(stops) == 10
+    assert "temperature = 1" in str(stops[0])
+
+
 def test_a_quota_answer_gates_the_lane_and_costs_no_attempt() -> None:
     def behaviour(number: int, now: float) -> Any:
         return error(429, headers={"retry-after": "30"}) if now < 1029 else reply(seconds=1.0)

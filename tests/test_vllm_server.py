@@ -129,6 +129,24 @@ def test_a_server_takes_the_gpus_it_is_shown(
     assert gpus_of(config) == gpus
 
 
+@pytest.mark.parametrize(
+    ("arguments", "gpus"),
+    [
+        (("--pipeline-parallel-size", "2"), 4),
+        (("--data-parallel-size=3",), 6),
+        (("-pp", "2", "-dp", "2"), 8),
+        (("--seed", "2", "-pp"), 2),
+        (("-dp", "many"), 2),
+    ],
+)
+def test_parallelism_among_the_arguments_takes_gpus_too(
+    arguments: tuple[str, ...], gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    config = VllmConfig(model="org/m", arguments=arguments, tensor_parallel=2)
+    assert len(gpus_of(config)) == gpus
+
+
 def test_guided_json_has_no_white_space_unless_the_job_says_otherwise() -> None:
     line = command_line(VllmConfig(model="m"), 1)
     assert json.loads(line[line.index("--structured-outputs-config") + 1]) == {

@@ -137,6 +137,8 @@ class Course:
                 with contextlib.suppress(Trouble):  # it may have ended in this moment
                     await aside(self._service.cancel, batch.id)
             elif time.monotonic() > give_up:
+                if batch.whole:  # it only never got its files
+                    return replace(batch, state=State.ENDED)
                 raise LaneStopped(
                     self._name,
                     Outcome.TRANSIENT,

@@ -106,7 +106,7 @@ class Intake:
             usd += harvest.usd
             self.tally.add(harvest)
             missing = asked.keys() - settled - harvest.failed.keys()
-            if look == LOOKS or not (harvest.torn or (batch.whole and missing)):
+            if look == LOOKS or not (harvest.torn or (batch.whole and batch.outputs and missing)):
                 break
             # The service's word came before its files were whole, or a download was not.
             await asyncio.sleep(self._pace.first_s)

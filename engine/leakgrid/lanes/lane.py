@@ -72,6 +72,7 @@ class Lane:
         self.dispatch = self._admission.dispatch
         self.stop = self._admission.stop
         self._answered = self._unpriced = 0
+        self._unfit: dict[str, int] = {}
         self._lost_row = 0
         self._outcomes: dict[str, int] = {}
         self._in_tokens = self._out_tokens = 0
@@ -145,7 +146,7 @@ class Lane:
             self._admission.correct(said)
         self._outcomes[outcome.value] = self._outcomes.get(outcome.value, 0) + 1
         if outcome is Outcome.INVALID:
-            self._count_invalid(reading)
+            self._count_invalid(reading, parcel.role)
         elif outcome in KEPT:
             self._learn(parcel, exchange, reading)
         elif outcome is Outcome.OVERLOAD and not self._fixed:
@@ -178,8 +179,21 @@ class Lane:
         if not self._fixed and self._admission.quota_bound:
             self._limit.follow_rate(self._admission.rate(), self._latency.quantile(0.95))
 
-    def _count_invalid(self, reading: Reading) -> None:
+    def _count_invalid(self, reading: Reading, role: str) -> None:
         self._admission.rejected += 1
+        if "temperature" in reading.error.lower():
+            # Judges send one that the user may never have written: what a model says against it
+            # comes to every call of theirs, also where its other calls succeed.
+            self._unfit[role] = self._unfit.get(role, 0) + 1
+            if self._unfit[role] >= UNPROVEN:
+                told = (
+                    f"lane {self.name}: {UNPROVEN} calls ({role}) were rejected for their "
+                    "temperature: write the one that the model takes, like temperature = 1, into "
+                    "the judge's table or the model's params, and run the same command again "
+                    f"({reading.error})"
+                )
+                self.stop(LaneStopped(self.name, Outcome.INVALID, told))
+                return
         succeeded = any(self._outcomes.get(kept) for kept in KEPT - {Outcome.INVALID})
         if self._admission.rejected >= UNPROVEN and not succeeded:
             self._stop_for(reading)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ PATIENCE_S = 3600.0
 """Weights may first have to be downloaded."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PARALLEL = (("--pipeline-parallel-size", "-pp"), ("--data-parallel-size", "-dp"))
+"""Options of vLLM's by which a server takes several times as many GPUs."""
+
 SAYS = "leakgrid vllm: "
 """How each line of the supervisor begins."""
 
@@ -147,7 +150,20 @@ def gpus_of(config: VllmConfig) -> tuple[str, ...]:
     own = _named(config.environment.get(VISIBLE, ""))
     seen = _named(os.environ.get(VISIBLE, ""))
     count = config.tensor_parallel
+    for names in PARALLEL:
+        count *= _count_of(names, config.arguments)
     return own or seen[:count] or tuple(str(number) for number in range(count))
+
+
+def _count_of(names: tuple[str, ...], arguments: Sequence[str]) -> int:
+    """The number behind the last of an option's names, or with "=" after it; 1 where it is not."""
+    found = 1
+    for place, argument in enumerate(arguments):
+        name, equals, text = argument.partition("=")
+        if name in names:
+            text = text if equals else "".join(arguments[place + 1 : place + 2])
+            found = int(text) if text.isdecimal() and int(text) else found
+    return found
 
 
 def _named(devices: str) -> tuple[str, ...]:

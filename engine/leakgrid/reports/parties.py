@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakgrid.reports.clusters import Arms, Curve
-from leakgrid.reports.jackknife import NOTHING
+from leakgrid.reports.jackknife import FEWEST, NOTHING
 from leakgrid.reports.rows import Reader, Row, ordered
 from leakgrid.reports.statistics import Estimate
 
@@ -66,7 +66,7 @@ def _comparison(drawn: Arms, curves: dict[str, Curve]) -> Row:
     """The difference of the two slopes, and what moves the rate where an interval excludes 0."""
     if not {PEOPLE, LENGTH} <= curves.keys():
         return {"difference": None, "moves": ""}
-    people, length = (_sure(curves[arm].slope) for arm in (PEOPLE, LENGTH))
+    people, length = (_sure(curves[arm].slope, drawn.bases) for arm in (PEOPLE, LENGTH))
     if people is None or length is None:
         moves = "too few base items to tell"
     else:
@@ -79,12 +79,12 @@ def _comparison(drawn: Arms, curves: dict[str, Curve]) -> Row:
     return {"difference": _row(drawn.difference(PEOPLE, LENGTH)), "moves": moves}
 
 
-def _sure(estimate: Estimate | None) -> bool | None:
+def _sure(estimate: Estimate | None, bases: int) -> bool | None:
     """Whether an interval leaves out 0; None where there is none, unless all say exactly 0."""
     if estimate is None:
         return None
     if math.isnan(estimate.low):
-        return False if abs(estimate.value) < NOTHING else None
+        return False if abs(estimate.value) < NOTHING and bases >= FEWEST else None
     return estimate.low > 0 or estimate.high < 0
 
 

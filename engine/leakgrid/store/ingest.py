@@ -75,7 +75,8 @@ def ingest(
             derive.add_said(connection, text_of)
             removed = _take_in(connection, cache, str(database), scan, forgotten, counts)
             break
-        except duckdb.OutOfMemoryException:
+        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
+            # DuckDB tells so of too little memory at a commit; what is committed is not lost.
             if memory == MEMORY[-1]:
                 raise
         finally:
