@@ -222,6 +222,10 @@ class Price:
     output: float
     cached: float | None = None
 
+    def expected(self, input_tokens: float, output_tokens: float) -> float:
+        """Dollars for so many tokens before anything is sent: none counts as cached."""
+        return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
     def usd(self, usage: Usage) -> float:
         """Dollars for this usage; cached input at its own rate where one is known."""
         cached = self.input if self.cached is None else self.cached

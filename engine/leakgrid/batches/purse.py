@@ -29,7 +29,7 @@ class Purse:
             return 0.0
         into = self._estimator.input(asked.size)
         out = self._estimator.output(asked.role, asked.most)
-        return (into * self._price.input + out * self._price.output) / 1e6
+        return self._price.expected(into, out)
 
     def afford(self, draft: Draft) -> int:
         """How many calls of a draft the budget takes; they are reserved then, see ``hold``."""

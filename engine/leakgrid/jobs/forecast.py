@@ -152,7 +152,7 @@ def _price(spec: ModelSpec, lane: LaneForecast, learned: dict[str, float]) -> No
     batch = spec.tier == "batch"
     price = spec.batch_price if batch else spec.price
     if price is not None:
-        lane.usd = (lane.input_tokens * price.input + lane.output_tokens * price.output) / 1e6
+        lane.usd = price.expected(lane.input_tokens, lane.output_tokens)
     if batch:
         return  # it is done when the service says so, within a day
     quota = spec.quota

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ GRACE_SECONDS = 30.0
 RECORD_LISTS = (
     "verdicts", "ratings", "probes", "utterances", "hearings", "reveals", "votes",
 )  # fmt: skip
-_lists_of = attrgetter(*RECORD_LISTS)
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -251,8 +249,8 @@ class Run:
             "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
             "ts": time.time(),
         }
-        lists = zip(RECORD_LISTS, _lists_of(record), strict=True)
-        row |= {name: listed for name, listed in lists if listed}  # orjson writes dataclasses
+        # Most lists are empty, and orjson writes dataclasses as they are.
+        row |= {name: listed for name in RECORD_LISTS if (listed := getattr(record, name))}
         return constant + orjson.dumps(row)[1:]
 
     def _constant(self, column: Column) -> bytes:

@@ -169,7 +169,7 @@ class Admission:
             out = self._estimator.output(parcel.role, parcel.most_output)
             tokens = into + out
             if self._price is not None:
-                usd = (into * self._price.input + out * self._price.output) / 1e6
+                usd = self._price.expected(into, out)
         wait = self._gate_until - now
         if self._requests is not None:
             wait = max(wait, self._requests.wait(1, now))

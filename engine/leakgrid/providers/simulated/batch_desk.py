@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,8 @@ class Desk:
 
     async def content(self, request: web.BaseRequest, name: str) -> web.Response:
         """The bytes of a file."""
-        data = self.store.data(self.file(name)).read_bytes()
+        path = self.store.data(self.file(name))
+        data = await asyncio.to_thread(path.read_bytes)
         return web.Response(body=data, headers={**LABEL, "content-type": "application/jsonl"})
 
 
