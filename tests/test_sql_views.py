@@ -252,7 +252,7 @@ def test_every_view_of_results_carries_simulated() -> None:
     without = {row["table_name"] for row in rows if not row["there"]}
     assert without == set(
         "run_start run_end lane_state plan plan_item item_attribute price verdict rating probe call"
-        " ingested migration run plan_now item judge_scope asker plan_model"
+        " ingested migration views_made run plan_now item judge_scope asker plan_model"
         " utterance hearing reveal vote profile_attribute context instance label_given"
         " label_rule".split()
     )

@@ -26,7 +26,7 @@ from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.run import Run
 from leakgrid.lanes.values import Quota
-from leakgrid.store.landing import peak_mb
+from leakgrid.store.landing import Landing, peak_mb
 from leakgrid.types import Ask, Call, Message, Record, Verdict
 from tests.bench.work import SYSTEM, measured
 
@@ -189,8 +189,9 @@ def main() -> None:
         done = DoneCells(cache)
         todo = plan.count_todo(done)
         began = time.perf_counter()
+        landing = None if given.no_ingest else Landing(cache, database)
         if todo:
-            run = Run(plan, done, todo, cache)
+            run = Run(plan, done, todo, cache, landing)
             calm_collector()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 report = runner.run(run.execute(progress))
@@ -201,11 +202,9 @@ def main() -> None:
             more["lag_p99_ms"] = progress.quantile(0.99) * 1000
             more["lag_max_ms"] = progress.quantile(1.0) * 1000
         more["run_peak_mb"] = peak_mb()
-        if not given.no_ingest:
-            from leakgrid.store.landing import land
-
+        if landing is not None:
             began = time.perf_counter()
-            landed = land(cache, database, calls=given.calls)
+            landed = landing.finish()
             more["ingest_s"] = time.perf_counter() - began
             more["ingest_rows"] = sum(landed.rows.values())
             more["ingest_peak_mb"] = landed.peak_mb

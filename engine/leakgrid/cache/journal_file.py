@@ -9,12 +9,24 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from leakgrid.cache.framing import unseal
 from leakgrid.outcomes import CacheError
 
 SUFFIX = ".jsonl"
 NEWLINE = ord("\n")
+
+
+class Place(NamedTuple):
+    """How far a journal was read: good rows, bytes and lines before here."""
+
+    ordinal: int = 0
+    offset: int = 0
+    line: int = 0
+
+
+START = Place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +43,16 @@ class JournalFile:
     """The good rows of one journal file: their offsets in order, and what is damaged.
 
     Reading never changes the file, so a journal that another process is writing may be read;
-    what stands behind the last newline is not a row yet.
+    what stands behind the last newline is not a row yet. ``place`` is where reading ended.
     """
 
-    __slots__ = ("damage", "offsets", "path", "size", "tail")
+    __slots__ = ("damage", "offsets", "path", "place", "size", "tail")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offsets = array("Q")
         self.damage: list[Damage] = []
+        self.place = START
         self.size = 0
         self.tail = 0
 
@@ -52,25 +65,29 @@ class JournalFile:
             if take is not None:
                 take(ordinal, payload)
 
-    def payloads(self) -> Iterator[tuple[int, bytes]]:
-        """Every good row as (ordinal, payload); the file is known when the last one was taken.
+    def payloads(self, start: Place = START) -> Iterator[tuple[int, bytes]]:
+        """Every good row from ``start`` on as (ordinal, payload).
 
-        Raises FileNotFoundError when it is gone, CacheError when it cannot be read.
+        The file is known when the last one was taken from its beginning. Raises
+        FileNotFoundError when it is gone, CacheError when it cannot be read.
         """
         try:
             with open(self.path, "rb") as file:
-                yield from self._walk(file)
+                file.seek(start.offset)
+                yield from self._walk(file, start)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise CacheError(f"{self.path}: cannot be read ({error.strerror})") from error
 
-    def _walk(self, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        position = ordinal = 0
+    def _walk(self, lines: Iterable[bytes], begin: Place) -> Iterator[tuple[int, bytes]]:
+        ordinal, position, before = begin
         note = self.offsets.append
-        for number, line in enumerate(lines, start=1):
+        number = before
+        for number, line in enumerate(lines, start=before + 1):
             if line[-1] != NEWLINE:
                 self.tail = len(line)
+                number -= 1
                 break
             start = position
             position += len(line)
@@ -87,6 +104,7 @@ class JournalFile:
             yield ordinal, payload
             ordinal += 1
         self.size = position
+        self.place = Place(ordinal, position, number)
 
 
 def lock(path: Path) -> int | None:

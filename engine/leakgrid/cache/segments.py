@@ -8,13 +8,13 @@ of the two is whole, and where both stand the segment counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
-from leakgrid.cache.journal_file import SUFFIX, Damage, JournalFile, lock, sync_folder
+from leakgrid.cache.journal_file import START, SUFFIX, Damage, JournalFile, Place, lock, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ def seal_journal(stream: str, journal: JournalFile) -> Path:
     names = SCHEMAS[stream].names
     try:
         with pq.ParquetWriter(draft, SCHEMAS[stream], compression="zstd") as writer:
-            for ordinals, payloads in _chunks(journal, 0):
+            for ordinals, payloads in _chunks(JournalFile(journal.path), 0, START):
                 rows = batch(stream, journal.path.stem, ordinals, payloads).select(names)
                 writer.write_batch(rows, row_group_size=GROUP_ROWS)
         with open(draft, "rb") as file:
@@ -82,11 +82,20 @@ def seal_orphans(folder: Path, stream: str, rotate_bytes: int) -> None:
             os.close(descriptor)
 
 
-def scan(folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+def scan(
+    folder: Path,
+    stream: str,
+    skip: Mapping[str, int],
+    *,
+    places: MutableMapping[str, Place] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """All good, unforgotten rows of one stream as Arrow batches (see ``tables``).
 
-    ``skip[stem]`` leading rows of a stem are left out. Raises CacheError on unreadable files.
+    ``skip[stem]`` leading rows of a stem are left out. Who scans growing journals again and again
+    gives the same ``places`` each time: they are then read from where the last scan ended.
+    Raises CacheError on unreadable files.
     """
+    places = {} if places is None else places
     dropped: dict[str, set[int]] = {}
     for dropped_stream, stem, ordinal in forgotten(folder):
         if dropped_stream == stream:
@@ -95,9 +104,12 @@ def scan(folder: Path, stream: str, skip: Mapping[str, int]) -> Iterator[pa.Reco
         gone = dropped.get(path.stem, set())
         first = skip.get(path.stem, 0)
         try:
-            yield from _scan_file(path, stream, first, gone)
+            if path.suffix == SUFFIX:
+                yield from _scan_journal(path, stream, first, gone, places)
+            else:
+                yield from _scan_segment(path, first, gone)
         except FileNotFoundError:  # sealed between the listing and the reading
-            yield from _scan_file(path.with_suffix(SEGMENT), stream, first, gone)
+            yield from _scan_segment(path.with_suffix(SEGMENT), first, gone)
 
 
 def forgotten(folder: Path) -> set[tuple[str, str, int]]:
@@ -129,11 +141,13 @@ def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
     return told
 
 
-def _chunks(journal: JournalFile, first: int) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Good rows from ordinal ``first`` on, GROUP_ROWS at a time, in one pass over the file."""
+def _chunks(
+    journal: JournalFile, first: int, start: Place
+) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Good rows from ordinal ``first`` on, GROUP_ROWS at a time, in one pass from ``start``."""
     ordinals: list[int] = []
     payloads: list[bytes] = []
-    for ordinal, payload in JournalFile(journal.path).payloads():
+    for ordinal, payload in journal.payloads(start):
         if ordinal < first:
             continue
         ordinals.append(ordinal)
@@ -145,18 +159,26 @@ def _chunks(journal: JournalFile, first: int) -> Iterator[tuple[list[int], list[
         yield ordinals, payloads
 
 
-def _scan_file(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
+def _scan_journal(
+    path: Path, stream: str, first: int, gone: set[int], places: MutableMapping[str, Place]
+) -> Iterator[pa.RecordBatch]:
     from leakgrid.cache.tables import batch
 
-    if path.suffix == SUFFIX:
-        for ordinals, payloads in _chunks(JournalFile(path), first):
-            if not gone.isdisjoint(ordinals):
-                kept = [place for place, at in enumerate(ordinals) if at not in gone]
-                ordinals = [ordinals[place] for place in kept]
-                payloads = [payloads[place] for place in kept]
-            if ordinals:
-                yield batch(stream, path.stem, ordinals, payloads)
-        return
+    journal = JournalFile(path)
+    start = places.get(path.stem, START)
+    if start.ordinal > first:  # what was read then did not arrive where it was to go
+        start = START
+    for ordinals, payloads in _chunks(journal, first, start):
+        if not gone.isdisjoint(ordinals):
+            kept = [place for place, at in enumerate(ordinals) if at not in gone]
+            ordinals = [ordinals[place] for place in kept]
+            payloads = [payloads[place] for place in kept]
+        if ordinals:
+            yield batch(stream, path.stem, ordinals, payloads)
+    places[path.stem] = journal.place
+
+
+def _scan_segment(path: Path, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as segment:

@@ -18,10 +18,12 @@ from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import known_plan
 from leakgrid.jobs.models import FREE
 from leakgrid.jobs.plan import Plan
+from leakgrid.outcomes import StoreError
 
 if TYPE_CHECKING:
     from leakgrid.jobs.progress import Progress
     from leakgrid.jobs.run import Run, RunReport
+    from leakgrid.store.landing import Landing
 
 GC_THRESHOLDS = (20_000, 20, 50)
 
@@ -57,9 +59,14 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: 
                 f"({len(plan.items):,} items, {len(plan.columns)} columns, {seconds:.2f} s)"
             )
             return Ended(name, 0, True)
+    from leakgrid.jobs.run import Run
+    from leakgrid.store.landing import Landing
+
     changed = False
     try:
-        report = _execute(plan, done, todo, cache, quiet)
+        with Landing(cache, database) as landing:
+            report = _execute(Run(plan, done, todo, cache, landing), quiet)
+            _land(landing, cache)
     except* IdentityChanged as group:
         if replanned >= len(plan.job.specs):
             raise
@@ -68,7 +75,6 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: 
         changed = True
     if changed:
         return run_job(path, cache, database, quiet=quiet, replanned=replanned + 1)
-    _land(cache, database, report.counts.sent + report.counts.from_cache)
     _summary(plan, report)
     return Ended(name, report.exit_code, False)
 
@@ -81,16 +87,12 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def _execute(
-    plan: Plan, done: DoneCells, todo: dict[str, int], cache: Path, quiet: bool
-) -> RunReport:
+def _execute(run: Run, quiet: bool) -> RunReport:
     # Imported before the loop runs, so that no import ever holds it.
     import aiohttp  # noqa: F401
 
     from leakgrid.jobs.progress import Progress
-    from leakgrid.jobs.run import Run
 
-    run = Run(plan, done, todo, cache)
     calm_collector()
     most_ms = float(os.environ.get(guard.VARIABLE, 0))
     if most_ms:
@@ -133,12 +135,9 @@ def _guarded(run: Run, progress: Progress, most_s: float) -> RunReport:
     return report
 
 
-def _land(cache: Path, database: Path, calls: int) -> None:
-    from leakgrid.outcomes import StoreError
-    from leakgrid.store.landing import land
-
+def _land(landing: Landing, cache: Path) -> None:
     try:
-        land(cache, database, calls=calls)
+        landing.finish()
     except StoreError as error:
         # The cache has everything; a locked database is no reason to call the run failed.
         print(

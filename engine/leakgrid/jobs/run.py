@@ -36,6 +36,7 @@ from leakgrid.outcomes import (
     LaneStopped,
     Parked,
 )
+from leakgrid.store.landing import Landing
 from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
@@ -65,14 +66,25 @@ class RunReport:
 class Run:
     """The state of one run. ``execute`` may be called once."""
 
-    def __init__(self, plan: Plan, done: DoneCells, todo: dict[str, int], cache: Path) -> None:
-        """``todo`` counts the open cells by column id (see ``Plan.count_todo``)."""
+    def __init__(
+        self,
+        plan: Plan,
+        done: DoneCells,
+        todo: dict[str, int],
+        cache: Path,
+        landing: Landing | None = None,
+    ) -> None:
+        """``todo`` counts the open cells by column id (see ``Plan.count_todo``).
+
+        ``landing`` takes in what is kept while the run goes on, once it is long.
+        """
         self.plan = plan
         self.cache = cache
         self.todo = sum(todo.values())
         self._todo = todo
         self.done = self.open = self.skipped = 0
         self._done_cells = done
+        self._landing = landing
         self._columns = {column.id: column for column in plan.columns if column.id in todo}
         self._id = new_run()
         self._fatal: CacheError | None = None
@@ -127,6 +139,8 @@ class Run:
             async with asyncio.TaskGroup() as group:
                 helpers = ways.tend(group)
                 helpers.append(group.create_task(progress.show()))
+                if self._landing is not None:
+                    helpers.append(group.create_task(self._landing.follow(lambda: self._asked)))
                 self._work = group.create_task(self._all_cells(group))
                 if self._interrupts:
                     self._stop_lanes("interrupted")
@@ -270,6 +284,10 @@ class Run:
         return orjson.dumps(shared)[:-1] + b","
 
     # --- how it stands ------------------------------------------------------------------------
+
+    @property
+    def _asked(self) -> int:
+        return self._asker.counts.sent + self._asker.counts.from_cache
 
     def lanes(self) -> tuple[LaneStatistics, ...]:
         """The lanes at this moment."""

@@ -1,75 +1,129 @@
-"""``python -m leakgrid.store.landing CACHE DATABASE``: take the cache in, in a process apart.
+"""What a run keeps goes into the database: behind the run while it goes on, the rest at its end.
 
-DuckDB and Arrow want 150 MB for a million rows, and a process that has just made a million
-calls should not hold both. The child prints one JSON line: rows taken in by table, peak memory.
+A long run has a follower, ``python -m leakgrid.store.landing CACHE DATABASE``: a process apart,
+because DuckDB and Arrow want 150 MB and a core of their own. It takes in what is new whenever a
+line comes on its standard input, holds the database only meanwhile, and once more at the end of
+the input, also when the run was killed; then it prints one JSON line: rows by table, peak memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
 
-from leakgrid.outcomes import StoreError
+from leakgrid.outcomes import LeakgridError, StoreError
 
 MODULE = "leakgrid.store.landing"
-APART_CALLS = 50_000
+FOLLOW_CALLS = 10_000
+LOOK_SECONDS = 0.25
+NICE = 10
+"""The follower takes what the run leaves of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Rows taken in by table, and the child's peak memory in MB (0 where the system tells none)."""
+    """Rows taken in by table, and the peak memory in MB of who did it (0 where none is told)."""
 
     rows: Mapping[str, int]
     peak_mb: float
 
 
-def land(cache: Path, database: Path, *, calls: int) -> Landed:
-    """Take in what a run of so many calls left, here or, after many, in a process apart.
+class Landing:
+    """The way of one run's results into ``database``. Use as a context manager around the run.
 
-    Starting one and its imports cost half a second. Raises StoreError.
+    ``step``: calls after which a run has a follower, and is followed up again.
     """
-    if calls > APART_CALLS:
-        return land_apart(cache, database)
-    from leakgrid.store.ingest import ingest
 
-    return Landed(dict(ingest(cache, database).rows), peak_mb())
+    def __init__(self, cache: Path, database: Path, *, step: int = FOLLOW_CALLS) -> None:
+        self._cache = cache
+        self._database = database
+        self._step = step
+        self._follower: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> Landing:
+        return self
 
-def land_apart(cache: Path, database: Path) -> Landed:
-    """Run ``ingest`` in a child process and wait for it.
+    def __exit__(self, *error: object) -> None:
+        if self._follower is not None:  # the run failed, and its error is the one to tell
+            with contextlib.suppress(StoreError):
+                self.finish()
 
-    Ctrl-C in the terminal does not reach the child. Raises StoreError with its message.
-    """
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(cache), str(database)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        start_new_session=True,
-        check=False,
-    )
-    if done.returncode:
-        told = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
-        raise StoreError(told.splitlines()[-1] if done.returncode != StoreError.exit_code else told)
-    return Landed(**orjson.loads(done.stdout))
+    async def follow(self, calls: Callable[[], int]) -> None:
+        """Have taken in what is kept so far, each ``step`` of ``calls()``; until cancelled."""
+        told = 0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if calls() - told < self._step:
+                continue
+            told = calls()
+            if self._follower is None:
+                await asyncio.to_thread(self._start)
+            # A follower that died says so when its end is waited for.
+            with contextlib.suppress(OSError):
+                os.write(self._input, b"\n")
+
+    def finish(self) -> Landed:
+        """Take in all the rest, and wait for it. Raises StoreError."""
+        if self._follower is None:
+            from leakgrid.store.ingest import ingest
+
+            return Landed(dict(ingest(self._cache, self._database).rows), peak_mb())
+        follower, self._follower = self._follower, None
+        out, told = follower.communicate()
+        if follower.returncode:
+            words = told.decode(errors="replace").strip()
+            if follower.returncode != StoreError.exit_code:
+                words = (words or f"exit code {follower.returncode}").splitlines()[-1]
+            raise StoreError(words)
+        return Landed(**orjson.loads(out))
+
+    def _start(self) -> None:
+        # Ctrl-C in the terminal must not reach it.
+        self._follower = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(self._cache), str(self._database)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    @property
+    def _input(self) -> int:
+        assert self._follower is not None and self._follower.stdin is not None
+        return self._follower.stdin.fileno()
 
 
 def main(cache: Path, database: Path) -> int:
-    """Take everything in; the exit code."""
+    """Follow a run to its end; the exit code."""
+    from leakgrid.cache.journal_file import Place
+    from leakgrid.cache.segments import scan
     from leakgrid.store.ingest import ingest
 
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
+    places: dict[str, Place] = {}
+    on = partial(scan, places=places)
+    rows: Counter[str] = Counter()
+    while os.read(sys.stdin.fileno(), 4096):
+        # Whatever is wrong, locked or unreadable: the last time tells it.
+        with contextlib.suppress(LeakgridError):
+            rows.update(ingest(cache, database, scan=on, patience_s=0).rows)
     try:
-        report = ingest(cache, database)
-    except StoreError as error:
+        rows.update(ingest(cache, database, scan=on).rows)
+    except LeakgridError as error:
         print(error, file=sys.stderr)
         return StoreError.exit_code
-    line = {"rows": dict(report.rows), "peak_mb": peak_mb()}
-    sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
+    sys.stdout.buffer.write(orjson.dumps({"rows": dict(rows), "peak_mb": peak_mb()}) + b"\n")
     return 0
 
 

@@ -6,6 +6,7 @@ this program.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from leakgrid.outcomes import StoreError
 
 if TYPE_CHECKING:
     import duckdb
+
+DIALOGUE_VIEWS = ("dialogue_views.sql", "dialogue_rates.sql")
 
 
 @cache
@@ -28,6 +31,23 @@ def steps() -> list[tuple[int, str]]:
     return [(version, read_sql(name)) for version, name in enumerate(names, 1)]
 
 
+def _views_digest() -> str:
+    """What the views are made of: their own text and the tables they are on."""
+    texts = [read_sql(name) for name in ("views.sql", *DIALOGUE_VIEWS)]
+    return hashlib.sha256("".join([*(sql for _, sql in steps()), *texts]).encode()).hexdigest()
+
+
+def _views_fit(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the views of this very leakgrid are in the file; else notes that they will be."""
+    connection.execute("CREATE TABLE IF NOT EXISTS views_made (digest VARCHAR)")
+    digest = _views_digest()
+    if connection.execute("FROM views_made").fetchall() == [(digest,)]:
+        return True
+    connection.execute("DELETE FROM views_made")
+    connection.execute("INSERT INTO views_made VALUES (?)", [digest])
+    return False
+
+
 def make_views(connection: duckdb.DuckDBPyConnection) -> None:
     """All views anew; those of dialogues only where some plan has any, for they take their time."""
     connection.execute(read_sql("views.sql"))
@@ -37,13 +57,14 @@ def make_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 def make_dialogue_views(connection: duckdb.DuckDBPyConnection) -> None:
     """The views of dialogues and labels anew; they build on the others."""
-    connection.execute(read_sql("dialogue_views.sql"))
-    connection.execute(read_sql("dialogue_rates.sql"))
+    for name in DIALOGUE_VIEWS:
+        connection.execute(read_sql(name))
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, where: str, *, views: bool = True) -> None:
-    """Bring a database up to the newest schema and make its views anew, unless told not to.
+    """Bring a database up to the newest schema and its views, unless told not to make any.
 
+    Views are made anew only where their text changed: it takes longer than most runs' rows.
     ``where`` names the file in messages. Runs inside the caller's transaction.
     """
     connection.execute(
@@ -61,5 +82,5 @@ def migrate(connection: duckdb.DuckDBPyConnection, where: str, *, views: bool = 
         if version > found:
             connection.execute(sql)
             connection.execute("INSERT INTO migration VALUES (?, now())", [version])
-    if views:
+    if views and not _views_fit(connection):
         make_views(connection)
