@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from tests.bench import prefix, quota, scale, throughput
+from tests.bench import commands, prefix, quota, scale, throughput
 from tests.bench.children import say
 from tests.bench.table import PARTS, README, Row, render, written
 
@@ -21,6 +21,8 @@ def rows(parts: list[str], *, quick: bool, full: list[str]) -> Iterator[Row]:
     if "scale" in parts:
         whole_scale = scale.FULL if "scale" in full else scale.USUAL
         yield from scale.measure(scale.QUICK if quick else whole_scale)
+    if "commands" in parts:
+        yield from commands.measure()
     if "prefix" in parts:
         yield from prefix.measure(prefix.QUICK if quick else prefix.USUAL)
 

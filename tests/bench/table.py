@@ -69,6 +69,9 @@ MEASURES = {
                       least=20_000),
     "ingest": Measure("scale", "ingest into DuckDB", "≥ 50,000 rows/s", least=50_000),
     "lag": Measure("scale", "event loop late by, p99 under full load", "< 20 ms", most=20),
+    "all": Measure("commands", "`just run-all` from nothing", "< 60 s", most=60),
+    "again": Measure("commands", "the same again, all done", "< 1.5 s", most=1.5),
+    "help": Measure("commands", "`leakgrid --help`", "< 0.3 s", most=0.3),
     "prefix": Measure("prefix", "real vLLM, the dialogue judge's batches in our order: prompt "
                       "tokens from the prefix cache, against shuffled", "≥ 20 points more",
                       least=20),

@@ -89,7 +89,7 @@ class AnswerCache:
         number, ordinal = place >> 32, place & 0xFFFFFFFF
         reader = self._readers[number]
         row = reader.ready(ordinal)
-        if ordinal % reader.block_rows == reader.block_rows // 2:
+        if ordinal % reader.block_rows == 0:
             # A replay comes to the next block soon: then nobody need wait for it.
             ahead = ordinal // reader.block_rows + 1
             if reader.has(ahead):

@@ -9,10 +9,6 @@ its torn tail is cut at the last newline, and writing goes on behind the last go
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from leakgrid.cache.framing import seal
-from leakgrid.cache.journal_file import SUFFIX, JournalFile, lock, new_stem, sync_folder
+from leakgrid.cache.journal_file import JournalFile
+from leakgrid.cache.journal_writer import JournalWriter, no_room
 from leakgrid.outcomes import CacheError
 
 COMMIT_ROWS = 256
@@ -29,11 +25,9 @@ COMMIT_SECONDS = 0.05
 RELEASED_ROWS = 32
 BEHIND_BYTES = 1024 * 1024
 ROTATE_BYTES = 64 * 1024 * 1024
-ROOM_SHARE = 8
 
-_Batch: TypeAlias = "list[tuple[bytes, asyncio.Future[tuple[JournalFile, int]] | None]]"
-
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_Place: TypeAlias = "asyncio.Future[tuple[JournalFile, int]]"
+_Waiting: TypeAlias = "list[tuple[int, _Place]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +61,29 @@ class Journal:
         written into room kept for this, and no more should be asked for.
         """
         self.folder = folder
-        self.file: JournalFile
-        self.adopted: JournalFile | None = None
-        self._on_sealed = on_sealed
+        self._writer = JournalWriter(
+            folder, on_sealed=on_sealed, rotate_bytes=rotate_bytes, room_bytes=room_bytes
+        )
         self._on_full = on_full
-        self._rotate_bytes = rotate_bytes
         self._commit_rows = commit_rows
         self._commit_seconds = commit_seconds
-        self._room_bytes = room_bytes
-        self._pending: _Batch = []
+        self._pending: list[bytes] = []
+        self._waiting: _Waiting = []  # who waits for which of the pending rows
         self._pending_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._commit: asyncio.Future[None] | None = None
         self._failed: CacheError | None = None
-        self._descriptor = -1
-        self._rows = self._bytes = self._commits = 0
-        self._seconds = 0.0
 
     # --- life ---------------------------------------------------------------------------
 
     async def __aenter__(self) -> Journal:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"journal-{self.folder.name}")
-        self._sealer = ThreadPoolExecutor(1, thread_name_prefix=f"seal-{self.folder.name}")
         try:
-            await self._loop.run_in_executor(self._thread, self._open)
+            await self._loop.run_in_executor(self._thread, self._writer.open)
         except BaseException:
             self._thread.shutdown(wait=False)
-            self._sealer.shutdown(wait=False)
+            self._writer.finish_sealing(wait=False)
             raise
         return self
 
@@ -104,33 +93,40 @@ class Journal:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            await self._loop.run_in_executor(self._thread, self._close)
+            await self._loop.run_in_executor(self._thread, self._writer.close)
             self._thread.shutdown(wait=True)
-            await self._loop.run_in_executor(None, partial(self._sealer.shutdown, wait=True))
+            await self._loop.run_in_executor(None, self._writer.finish_sealing)
 
     def statistics(self) -> JournalStatistics:
         """Counts since opening."""
-        cut = self.adopted.tail if self.adopted is not None else 0
-        return JournalStatistics(self._rows, self._bytes, self._commits, self._seconds, cut)
+        own, adopted = self._writer, self._writer.adopted
+        cut = adopted.tail if adopted is not None else 0
+        return JournalStatistics(own.rows, own.bytes, own.commits, own.seconds, cut)
+
+    @property
+    def file(self) -> JournalFile:
+        """The file that is written now."""
+        return self._writer.file
 
     # --- the event loop's side -------------------------------------------------------------
 
-    def append(self, payload: bytes) -> asyncio.Future[tuple[JournalFile, int]]:
+    def append(self, payload: bytes) -> _Place:
         """Queue one row; the future gives its file and ordinal once it is on disk.
 
         The future raises CacheError if the disk refuses the row.
         """
-        future: asyncio.Future[tuple[JournalFile, int]] = self._loop.create_future()
+        future: _Place = self._loop.create_future()
         if self._failed is not None:
             future.set_exception(self._failed)
             return future
-        self._queue(payload, future)
+        self._waiting.append((len(self._pending), future))
+        self._queue(payload)
         return future
 
     def append_soon(self, payload: bytes) -> None:
         """Queue one row that nobody waits for; ``flush`` still makes it durable."""
         if self._failed is None:
-            self._queue(payload, None)
+            self._queue(payload)
 
     @property
     def behind(self) -> bool:
@@ -145,10 +141,8 @@ class Journal:
             assert self._commit is not None
             await asyncio.wait([self._commit])
 
-    def _queue(
-        self, payload: bytes, future: asyncio.Future[tuple[JournalFile, int]] | None
-    ) -> None:
-        self._pending.append((payload, future))
+    def _queue(self, payload: bytes) -> None:
+        self._pending.append(payload)
         self._pending_bytes += len(payload)
         if self._commit is None:
             if len(self._pending) >= self._commit_rows:
@@ -172,15 +166,15 @@ class Journal:
             self._timer = None
         if self._commit is not None or not self._pending:
             return
-        batch, self._pending, self._pending_bytes = self._pending, [], 0
-        rows = [row for row, _ in batch]
-        written = self._loop.run_in_executor(self._thread, self._write, rows)
+        rows, self._pending, self._pending_bytes = self._pending, [], 0
+        waiting, self._waiting = self._waiting, []
+        written = self._loop.run_in_executor(self._thread, self._writer.write, rows)
         self._commit = self._loop.create_future()
-        written.add_done_callback(partial(self._committed, batch))
+        written.add_done_callback(partial(self._committed, waiting))
 
     def _committed(
         self,
-        batch: _Batch,
+        waiting: _Waiting,
         written: asyncio.Future[tuple[JournalFile, int, bool]],
     ) -> None:
         try:
@@ -190,17 +184,17 @@ class Journal:
                 cause if isinstance(cause, CacheError) else CacheError(f"{self.folder}: {cause}")
             )
             self._failed = error
-            batch += self._pending
-            self._pending, self._pending_bytes = [], 0
-            for _, future in batch:
-                if future is not None and not future.done():
+            waiting += self._waiting
+            self._waiting, self._pending, self._pending_bytes = [], [], 0
+            for _, future in waiting:
+                if not future.done():
                     future.set_exception(error)
             if self._on_full is not None:
                 self._on_full(error)
         else:
-            self._release(batch, file, first, 0)
+            self._release(waiting, file, first, 0)
             if full and self._on_full is not None:
-                self._on_full(self._no_room())
+                self._on_full(no_room(self.folder))
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.set_result(None)
@@ -209,158 +203,14 @@ class Journal:
         elif self._pending and self._timer is None:
             self._timer = self._loop.call_later(self._commit_seconds, self._start_commit)
 
-    def _release(self, batch: _Batch, file: JournalFile, first: int, start: int) -> None:
+    def _release(self, waiting: _Waiting, file: JournalFile, first: int, start: int) -> None:
         """Tell those who wait, some at a time: each then has work to do before it waits again,
 
         and all of it at once would keep the event loop for tens of milliseconds.
         """
         end = start + RELEASED_ROWS
-        for place, (_, future) in enumerate(batch[start:end], start=start):
-            if future is not None and not future.done():
+        for place, future in waiting[start:end]:
+            if not future.done():
                 future.set_result((file, first + place))
-        if end < len(batch):
-            self._loop.call_soon(self._release, batch, file, first, end)
-
-    # --- the thread's side -----------------------------------------------------------------
-
-    def _open(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not self._adopt():
-                self._create()
-        except OSError as error:
-            raise CacheError(
-                f"{self.folder}: cannot write the cache here ({error.strerror}); "
-                "choose another folder with --cache, or make room"
-            ) from error
-
-    def _adopt(self) -> bool:
-        for path in sorted(self.folder.glob("*" + SUFFIX)):
-            if path.with_suffix(".parquet").exists():
-                continue
-            descriptor = lock(path)
-            if descriptor is None:
-                continue
-            path.with_suffix(".room").unlink(missing_ok=True)
-            file = JournalFile(path)
-            file.read()
-            if file.size >= self._rotate_bytes:
-                os.close(descriptor)
-                continue
-            if file.tail:
-                os.ftruncate(descriptor, file.size)
-                os.fsync(descriptor)
-            self.file = self.adopted = file
-            self._descriptor = descriptor
-            self._keep_room()
-            return True
-        return False
-
-    def _create(self) -> None:
-        path = self.folder / (new_stem() + SUFFIX)
-        descriptor = lock(path)
-        if descriptor is None:
-            raise CacheError(f"{path}: another process holds a journal of this very name")
-        self._descriptor = descriptor
-        self.file = JournalFile(path)
-        self._keep_room()
-        sync_folder(self.folder)
-
-    def _write(self, rows: list[bytes]) -> tuple[JournalFile, int, bool]:
-        """Write and fsync; returns file, first ordinal, and whether the disk is now full."""
-        began = time.perf_counter()
-        lines = [seal(row) for row in rows]
-        data = b"".join(lines)
-        full = False
-        try:
-            self._put(data)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise CacheError(f"{self.file.path}: write failed ({error.strerror})") from error
-            full = True
-            with contextlib.suppress(OSError):
-                self._room.unlink()
-            try:
-                self._put(data)
-            except OSError as again:
-                raise self._no_room() from again
-        file, first = self.file, len(self.file.offsets)
-        for line in lines:
-            file.offsets.append(file.size)
-            file.size += len(line)
-        self._rows += len(lines)
-        self._bytes += len(data)
-        self._commits += 1
-        self._seconds += time.perf_counter() - began
-        if file.size >= self._rotate_bytes and not full:
-            # No room for a new file is no reason to fail: this one simply grows on.
-            with contextlib.suppress(OSError):
-                self._rotate()
-        return file, first, full
-
-    def _put(self, data: bytes) -> None:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-            os.fsync(self._descriptor)
-        except OSError:
-            # Cut what was half written, so that the next row starts on a line of its own.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self.file.size)
-            raise
-
-    def _rotate(self) -> None:
-        sealed, descriptor, room_file = self.file, self._descriptor, self._room
-        self._create()
-        room_file.unlink(missing_ok=True)
-        self._sealer.submit(self._seal, sealed, descriptor)
-
-    def _seal(self, sealed: JournalFile, descriptor: int) -> None:
-        try:
-            if self._on_sealed is not None:
-                self._on_sealed(sealed)
-        finally:
-            os.close(descriptor)
-
-    def _close(self) -> None:
-        if self._descriptor < 0:
-            return
-        with contextlib.suppress(OSError):
-            self._room.unlink()
-        if not self.file.offsets:
-            with contextlib.suppress(OSError):
-                self.file.path.unlink()
-        os.close(self._descriptor)
-        self._descriptor = -1
-
-    @property
-    def _room(self) -> Path:
-        return self.file.path.with_suffix(".room")
-
-    def _keep_room(self) -> None:
-        """Hold back room on the disk, so that answers in flight fit when it fills up.
-
-        On a nearly full disk it is less, so that the room itself never fills it.
-        """
-        disk = os.statvfs(self.folder)
-        room = min(self._room_bytes, disk.f_bavail * disk.f_frsize // ROOM_SHARE)
-        if room < 4096:
-            return
-        try:
-            descriptor = os.open(self._room, os.O_WRONLY | os.O_CREAT, 0o644)
-        except OSError:
-            return
-        try:
-            os.posix_fallocate(descriptor, 0, room)
-        except (OSError, AttributeError):
-            with contextlib.suppress(OSError):
-                self._room.unlink()
-        finally:
-            os.close(descriptor)
-
-    def _no_room(self) -> CacheError:
-        return CacheError(
-            f"{self.folder}: the disk is full. Every answer that arrived before is kept; "
-            "make room and run the same command again, it goes on where it stopped"
-        )
+        if end < len(waiting):
+            self._loop.call_soon(self._release, waiting, file, first, end)

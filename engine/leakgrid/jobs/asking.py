@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -26,7 +26,10 @@ from leakgrid.outcomes import KEPT, Outcome
 from leakgrid.providers.wire import Provider, text_of
 from leakgrid.types import Answer, Call, Usage
 
+AnyLane: TypeAlias = Lane | BatchLane
+
 FROM_CACHE_AT_ONCE = 16
+OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 PLACE: ContextVar[int] = ContextVar("PLACE", default=0)
 """The place of the cell that asks, in the order in which cells were begun."""
@@ -47,7 +50,7 @@ class Route:
     """How a model of the job is reached: its provider, and the lane it shares."""
 
     provider: Provider
-    lane: Lane | BatchLane
+    lane: AnyLane
 
 
 class Asker:
@@ -130,11 +133,11 @@ class Asker:
             simulated=route.provider.simulated,
         )
 
-    def note_failed(self, lane: Lane | BatchLane, parcel: Parcel, attempt: Attempt) -> None:
+    def note_failed(self, lane: AnyLane, parcel: Parcel, attempt: Attempt) -> None:
         """Keep the row of a failed attempt (the lanes call this)."""
         self._cache.note_attempt(self._row("attempt", lane, parcel, attempt))
 
-    def _row(self, kind: str, lane: Lane | BatchLane, parcel: Parcel, attempt: Attempt) -> bytes:
+    def _row(self, kind: str, lane: AnyLane, parcel: Parcel, attempt: Attempt) -> bytes:
         """The journal row of one attempt, in the columns of ``cache/tables.py``."""
         provider = parcel.provider
         constant = self._constants.get(provider.name)
@@ -163,7 +166,7 @@ def _from_row(row: Row) -> Answer:
     text, reasoning = text_of(row["family"], row["body"])
     return Answer(
         key=row["key"],
-        outcome=Outcome(row["outcome"]),
+        outcome=OUTCOMES[row["outcome"]],
         text=text,
         reasoning=reasoning,
         finish=row["finish"],

@@ -8,9 +8,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from leakgrid.cache.cells import STREAM as RECORDS
 from leakgrid.cache.cells import DoneCells
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.sealing import seal_apart
-from leakgrid.jobs.asking import PLACE, AskCounts
+from leakgrid.jobs.asking import PLACE, AnyLane, AskCounts
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import History, only_run
 from leakgrid.jobs.plan import Column, Plan, Todo
@@ -43,6 +44,7 @@ GRACE_SECONDS = 30.0
 RECORD_LISTS = (
     "verdicts", "ratings", "probes", "utterances", "hearings", "reveals", "votes",
 )  # fmt: skip
+_lists = attrgetter(*RECORD_LISTS)
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -177,21 +179,25 @@ class Run:
     async def _walk(self) -> None:
         # A window for each model: cells that wait for a gated lane must not take the places of
         # those whose lanes are open.
+        assert self._ways is not None
+        routes = self._ways.routes
         async with asyncio.TaskGroup() as group:
             for model in dict.fromkeys(column.point.model for column in self._columns.values()):
                 mine = [c for c in self._columns.values() if c.point.model == model]
                 cells = self.plan.todo(self._done_cells, mine)
                 open_cells = sum(self._todo[column.id] for column in mine)
+                lanes = {c.id: [routes[name].lane for name in c.models] for c in mine}
                 for _ in range(min(self.plan.job.cells_at_once, open_cells)):
-                    group.create_task(self._worker(cells))
+                    group.create_task(self._worker(cells, lanes))
 
-    async def _worker(self, cells: Iterator[Todo]) -> None:
+    async def _worker(self, cells: Iterator[Todo], lanes: Mapping[str, list[AnyLane]]) -> None:
+        """Run cells one after another; ``lanes`` are those that a column's cells need, by id."""
         assert self._ways is not None
-        routes, ask, parking = self._ways.routes, self._asker.ask, self._ways.parking
+        ask, parking = self._asker.ask, self._ways.parking
         for todo in cells:
             self._begun += 1
             PLACE.set(self._begun)
-            if any(routes[name].lane.stopped for name in todo.column.models):
+            if _stopped(lanes[todo.column.id]):
                 self.skipped += 1
                 continue
             try:
@@ -264,7 +270,8 @@ class Run:
             "ts": time.time(),
         }
         # Most lists are empty, and orjson writes dataclasses as they are.
-        row |= {name: listed for name in RECORD_LISTS if (listed := getattr(record, name))}
+        lists = zip(RECORD_LISTS, _lists(record), strict=True)
+        row |= {name: listed for name, listed in lists if listed}
         return constant + orjson.dumps(row)[1:]
 
     def _constant(self, column: Column) -> bytes:
@@ -332,3 +339,10 @@ class Run:
             seconds=time.monotonic() - began,
             told=tuple(self._told),
         )
+
+
+def _stopped(lanes: list[AnyLane]) -> bool:
+    for lane in lanes:  # plainer than any(), which is a tenth of what a replayed cell costs
+        if lane.stopped is not None:
+            return True
+    return False

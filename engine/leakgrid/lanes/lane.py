@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,8 +91,9 @@ class Lane:
         number, first_in_line = 0, False
         while True:
             number += 1
-            asked = self._clock()
+            asked = time.perf_counter()
             reserved = await self._admission.enter(parcel, first_in_line)
+            waited = time.perf_counter() - asked
             exchange = None
             try:
                 exchange = await parcel.provider.exchange(parcel.body)
@@ -100,7 +102,6 @@ class Lane:
                     self._admission.leave(reserved, reserved.tokens, reserved.usd)
                     self._admission.let_in()
             reading = parcel.provider.read(exchange)
-            waited = self._clock() - asked - exchange.latency_s
             attempt = self._settle(parcel, number, exchange, reading, reserved, waited)
             outcome = reading.outcome
             if outcome in KEPT:

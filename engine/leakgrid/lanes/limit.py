@@ -8,7 +8,6 @@ may happen, how often growth is considered, and (in the lane) how long the serve
 
 from __future__ import annotations
 
-import bisect
 from collections import deque
 
 GROW_WINDOW_S = 0.2
@@ -21,28 +20,27 @@ ASSUMED_LATENCY_S = 5.0
 
 
 class Latency:
-    """Recent latencies in seconds, for a mean and a high quantile."""
+    """Recent latencies in seconds, for a mean and a high quantile.
 
-    __slots__ = ("_recent", "_sorted", "mean")
+    Many are added for each time that one is asked for, so they are sorted then.
+    """
+
+    __slots__ = ("_recent", "mean")
 
     def __init__(self, mean: float = 0.0) -> None:
         self.mean = mean
         self._recent: deque[float] = deque(maxlen=200)
-        self._sorted: list[float] = []
 
     def add(self, seconds: float) -> None:
         """Note one completed call."""
         self.mean = seconds if self.mean == 0 else 0.95 * self.mean + 0.05 * seconds
-        if len(self._recent) == self._recent.maxlen:
-            del self._sorted[bisect.bisect_left(self._sorted, self._recent[0])]
         self._recent.append(seconds)
-        bisect.insort(self._sorted, seconds)
 
     def quantile(self, share: float) -> float:
         """The latency that ``share`` of recent calls stayed below; 0 before the first call."""
-        if not self._sorted:
+        if not self._recent:
             return self.mean
-        return self._sorted[min(len(self._sorted) - 1, int(share * len(self._sorted)))]
+        return sorted(self._recent)[min(len(self._recent) - 1, int(share * len(self._recent)))]
 
 
 class Limit:
