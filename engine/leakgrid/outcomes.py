@@ -10,8 +10,8 @@ Outcomes (the end of one attempt at one call)::
     │   └── invalid      the request itself is wrong (400, 404, 413, 422); the error is stored
     └── not results: the call stays open and is asked again, now or in the next run
         ├── quota        429 with per-minute limits: the lane's gate closes, no attempt is used
-        ├── overload     503, 529: the lane's limit is cut, jittered wait
-        ├── transient    resets, timeouts, 408, 500, 502, 504: at most 5 attempts
+        ├── overload     503, 529: the lane's limit is cut, jittered wait, at most 20 attempts
+        ├── transient    resets, timeouts, 408, 409, 500, 502, 504: at most 5 attempts
         ├── malformed    200 with a broken body: at most 2 attempts, body kept
         ├── unknown      anything unlisted: at most 2 attempts, reported by name
         ├── exhausted    no quota or budget left: the lane stops

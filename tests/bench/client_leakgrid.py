@@ -115,7 +115,7 @@ def job(folder: Path, specs: list[ModelSpec], *, samples: int = 1, at_once: int 
     """A job over the stand-in's models."""
     return Job(
         path=folder / "bench.toml", home=folder, name="bench", benchmark="muppet",
-        dataset=folder / "items", limit=0, samples=samples,
+        dataset=folder / "items", limit=None, samples=samples,
         models=tuple(spec.name for spec in specs), defences=("none",), conditions=("group",),
         judges=(), specs={spec.name: spec for spec in specs}, prompts=folder, budget_usd=None,
         cells_at_once=at_once, patience=1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +17,16 @@ from leakgrid.jobs.tables import Table, read_toml
 _PROMPTS = {"ci-labels": "dialogue"}
 """Folders of prompts that are not named as their benchmark."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
+"""What a job may be called: locks, logs and pages have its name in theirs, so it is no path."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A whole job file. Paths are absolute; ``home`` is the project the job belongs to.
 
-    ``settings`` are what its benchmark alone knows of (see ``forms.py``).
+    ``limit`` is None where all items are meant. ``settings`` are what its benchmark alone knows
+    of (see ``forms.py``).
     """
 
     path: Path
@@ -29,7 +34,7 @@ class Job:
     name: str
     benchmark: str
     dataset: Path
-    limit: int
+    limit: int | None
     samples: int
     models: tuple[str, ...]
     defences: tuple[str, ...]
@@ -68,10 +73,10 @@ def load_job(path: Path) -> Job:
     job = Job(
         path=path,
         home=home,
-        name=table.text("name", path.stem),
+        name=_name(table, path),
         benchmark=benchmark,
         dataset=_existing(table, "dataset", home),
-        limit=table.whole("limit", 0),
+        limit=table.whole("limit", None, 1),
         samples=table.whole("samples", 1, 1),
         models=names(table, "models", specs, "[models.NAME] tables"),
         defences=form.defences(reading),
@@ -104,6 +109,16 @@ def _home(path: Path) -> Path:
         if (folder / "jobs").is_dir():
             return folder
     return absolute.parent
+
+
+def _name(table: Table, path: Path) -> str:
+    """The key ``name``, else the file's own without its ending."""
+    name: str = table.text("name", path.stem)
+    if not _NAME.fullmatch(name):
+        what = "" if "name" in table.data else ", the file's own name,"
+        told = "at most 80 letters (A to Z), digits, spaces, dots, - and _, the first a letter"
+        table.wrong("name", f"{name!r}{what} does not fit; it must be {told} or a digit")
+    return name
 
 
 def _existing(table: Table, key: str, home: Path) -> Path:

@@ -152,7 +152,7 @@ def _for_labels(job: Job, labels: Path, judge: str | None) -> Job:
     if judge is not None and judge not in names:
         raise JobError(f"{job.path}: job.judges: {unknown_name(judge, names)}")
     chosen = tuple(spec for spec in job.judges if judge in (None, spec.name))
-    return replace(job, dataset=labels.with_name("items.jsonl"), limit=0, judges=chosen)
+    return replace(job, dataset=labels.with_name("items.jsonl"), limit=None, judges=chosen)
 
 
 def _value(said: Said | None) -> bool | None:

@@ -27,6 +27,10 @@ class Progress:
         self._out = out or sys.stderr
         self._run: Run | None = None
         self._began = time.monotonic()
+        if not quiet and self._out.isatty():
+            # Imported before the loop runs, so that its import never holds it.
+            import rich.live
+            import rich.table  # noqa: F401
 
     def watch(self, run: Run) -> None:
         """Start the clock on this run."""
@@ -83,9 +87,11 @@ class Progress:
             f"left {eta(finished, run.todo, seconds)}",
             title_justify="left",
         )
-        for name in ("lane", "answered", "in flight", "waiting", "per s", "quota", "p95", "$"):
+        counted = ("answered", "in flight", "waiting", "per s", "quota", "p95", "$", "left")
+        for name in ("lane", *counted):
             table.add_column(name, justify="left" if name == "lane" else "right")
         table.add_column("trouble")
+        cells = run.cells_by_model()
         for lane in run.lanes():
             rate = lane.answered / max(seconds, 1e-9)
             share = "" if lane.allowed_per_s is None else f"{rate / lane.allowed_per_s:.0%}"
@@ -98,6 +104,7 @@ class Progress:
                 share,
                 f"{lane.latency_p95_s:.2f} s",
                 self._money(run, lane),
+                eta(*cells.get(lane.name, (0, 0)), seconds),
                 lane.stopped or self._trouble(lane),
             )
         return table

@@ -97,6 +97,7 @@ class Run:
         self._begun = 0
         self._constants: dict[str, bytes] = {}
         self.parked: Counter[str] = Counter()
+        self._ended = dict.fromkeys(self._columns, 0)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -210,6 +211,7 @@ class Run:
                 await asyncio.sleep(0)  # parking waits for nothing: let the others have a turn
                 continue
             self._records.append_soon(self._row(todo, record))
+            self._ended[todo.column.id] += 1
             if self._records.behind:  # a replay makes records faster than any disk
                 await self._records.caught_up()
             if parking:  # the next walk is for the others
@@ -300,6 +302,16 @@ class Run:
         """The lanes at this moment."""
         lanes = self._ways.lanes if self._ways is not None else ()
         return tuple(lane.statistics() for lane in lanes)
+
+    def cells_by_model(self) -> dict[str, tuple[int, int]]:
+        """For each model: cells that ask it and have a record by now, and all of them."""
+        counts: dict[str, tuple[int, int]] = {}
+        for column in self._columns.values():
+            for model in column.models:
+                ended, cells = counts.get(model, (0, 0))
+                here = self._ended[column.id], self._todo[column.id]
+                counts[model] = (ended + here[0], cells + here[1])
+        return counts
 
     def _report(self, began: float) -> RunReport:
         lanes = self.lanes()

@@ -88,7 +88,7 @@ class Lane:
         Raises LaneStopped when the lane will not send it, Parked while it is closed.
         """
         tries: dict[Outcome, int] = {}
-        number, first_in_line = 0, False
+        number, first_in_line, wait = 0, False, 0.0
         while True:
             number += 1
             asked = time.perf_counter()
@@ -122,8 +122,8 @@ class Lane:
             if tries[outcome] >= MOST_ATTEMPTS[outcome]:
                 self._count_lost(reading)
                 return attempt
-            wait = backoff(sum(tries.values())) * self._patience
-            await asyncio.sleep(max(wait, reading.wait_s or 0.0))
+            wait = backoff(wait)
+            await asyncio.sleep(max(wait * self._patience, reading.wait_s or 0.0))
 
     def _settle(
         self,

@@ -14,11 +14,18 @@ MOST_ATTEMPTS = {
 }
 """Attempts at one call that may end so. Quota answers are not counted: they only gate the lane."""
 
-_wait = tenacity.wait_exponential(multiplier=0.25, max=30.0) + tenacity.wait_random(0.0, 0.5)
+BASE_S = 0.25
+MOST_S = 30.0
+
+_NOTHING = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
+"""What tenacity's strategies ask for and a uniform draw does not look at."""
 
 
-def backoff(failures: int) -> float:
-    """Seconds before the next attempt after so many failures: growing and jittered."""
-    state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-    state.attempt_number = failures
-    return float(_wait(state))
+def backoff(previous: float) -> float:
+    """Seconds before the next attempt: decorrelated jitter, from 0.25 to 30.
+
+    Drawn evenly from 0.25 to three times ``previous``, the wait before (0 where there was none),
+    so that calls which failed together do not come back together.
+    """
+    span = tenacity.wait_random(BASE_S, 3 * max(previous, BASE_S))
+    return float(min(span(_NOTHING), MOST_S))
