@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from leakgrid.cache.tables import batch
 
-STREAMS = ("answers", "records", "runs")
+STREAMS = ("answers", "records", "runs", "batches")
 
 
 def text_of(family: str, body: str) -> tuple[str, str]:
@@ -23,7 +23,7 @@ def text_of(family: str, body: str) -> tuple[str, str]:
 
 
 class World:
-    """Rows of the three streams; the stem of new ones is ``stem``, time goes on by a second."""
+    """Rows of the streams; the stem of new ones is ``stem``, time goes on by a second."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {stream: [] for stream in STREAMS}
@@ -72,6 +72,10 @@ class World:
     def event(self, event: str, payload: Any, job: str = "demo", run: str = "run-1") -> None:
         """One row of the stream runs."""
         self._add("runs", {"event": event, "run": run, "job": job, "payload": json.dumps(payload)})
+
+    def batch_event(self, event: str, intent: str, **more: Any) -> None:
+        """One event of a book of batches."""
+        self._add("batches", {"event": event, "id": intent, **more})
 
     def column(self, model: str, defence: str, condition: str, **more: Any) -> str:
         """One planned column; returns its id."""

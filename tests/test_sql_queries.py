@@ -37,6 +37,10 @@ TOLD: dict[tuple[str, str, str], list[tuple[bool | None, bool | None] | None]] =
 }
 
 
+# how sure "llm" says it is of its verdicts
+SURE = {("m-a", "none", "group"): 5, ("m-b", "none", "one-to-one"): 2}
+
+
 def probed(number: int, leaked: bool | None) -> dict[str, Any]:
     """What an ablation with error attribution adds to a record: i2 is told apart by one person."""
     people = [
@@ -71,7 +75,13 @@ def query() -> Query:
                     columns[where],
                     f"i{number}",
                     leak("fact", exact),
-                    leak("fact", model, judge="llm", why="" if model is not None else "not JSON"),
+                    leak(
+                        "fact",
+                        model,
+                        judge="llm",
+                        why="" if model is not None else "not JSON",
+                        score=SURE.get(where),
+                    ),
                     ratings=[{"judge": "use", "useful": USE.get(where, [N, N, N])[number - 1]}],
                     **(probed(number, exact) if where == ("m-a", "none", "group") else {}),
                 )
@@ -80,6 +90,12 @@ def query() -> Query:
     failed = {"kind": "attempt", "outcome": "transient", "usd": None, "input": 0, "output": 0}
     world.answer("slow", latency_ms=5000.0, **failed)
     world.answer("judged", latency_ms=50.0, model="j", role="judge:llm", lane="sim:j", usd=None)
+    whose = {"job": "demo", "run": "run-1", "lane": "sim:m-a", "simulated": True, "model": "m-a"}
+    world.batch_event("intent", "b1", calls=3, usd=0.5, **whose)
+    world.batch_event("uploaded", "b1", file="file-1")
+    world.batch_event("created", "b1", batch="batch-1")
+    world.batch_event("intent", "b2", calls=2, usd=0.25, **whose)
+    world.batch_event("harvested", "b1", state="completed", answered=2, failed=1, usd=0.125)
     return query_of(world)
 
 
@@ -292,6 +308,32 @@ def test_by_asker(query: Query) -> None:
         ("exact", "knew", 1, 1, 0, 0, 0.0),
         ("llm", "did not know", 2, 1, 0, 1, 0.5),
         ("llm", "knew", 1, 1, 0, 0, 0.0),
+    ]
+
+
+def test_still_to_do(query: Query) -> None:
+    rows = run(query, "still-to-do")
+    assert pick(rows, "model defence condition status reply_outcome cells last_tried") == [
+        ("m-b", "none", "group", "missing", None, 1, None)
+    ]
+
+
+def test_batches(query: Query) -> None:
+    rows = run(query, "batches")
+    columns = "lane state batch calls answered failed ended_as usd_expected usd"
+    assert pick(rows, columns) == [
+        ("sim:m-a", "written", None, 2, None, None, None, 0.25, None),
+        ("sim:m-a", "harvested", "batch-1", 3, 2, 1, "completed", 0.5, 0.125),
+    ]
+    assert [row["ended"] is None for row in rows] == [True, False]
+
+
+def test_judge_confidence(query: Query) -> None:
+    rows = run(query, "judge-confidence")
+    # of the three verdicts of a 2 the second, and of those of a 5 the third, differ from "exact"
+    assert pick(rows, "judge score verdicts leaks compared differ share") == [
+        ("llm", 2.0, 3, 1, 3, 1, 0.3333),
+        ("llm", 5.0, 3, 3, 3, 1, 0.3333),
     ]
 
 

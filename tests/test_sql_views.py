@@ -254,7 +254,7 @@ def test_every_view_of_results_carries_simulated() -> None:
         "run_start run_end lane_state plan plan_item item_attribute price verdict rating probe call"
         " ingested migration views_made run plan_now item judge_scope asker plan_model"
         " utterance hearing reveal vote profile_attribute context instance label_given"
-        " label_rule".split()
+        " label_rule item_payload".split()
     )
 
 

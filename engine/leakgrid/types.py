@@ -94,6 +94,7 @@ class Verdict:
     """What one judge said of one attribute (or of a whole reply).
 
     ``leaked`` is None when it is unknown, and then ``why`` says so: unknown is never "no leak".
+    ``score`` is the judge's own confidence where it gives one.
     """
 
     judge: str
@@ -104,6 +105,7 @@ class Verdict:
     evidence: str = ""
     parser: str = ""
     key: str = ""
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

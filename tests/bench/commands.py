@@ -39,10 +39,10 @@ def run_all() -> Iterator[Row]:
         command = (JUST, "run-all", *places, "--out", home / "out", "--quiet")
         first, words = timed(*command)
         pages = len(list((home / "out").glob("*.html")))
-        calls = sum(number for number in sent(words))
+        calls = sum(sent(words))
         yield row("all", first, f"{first:.1f} s ({calls:,} calls sent, {pages} pages)")
-        again, words = zip(*(timed(*command) for _ in range(REPEATS)), strict=True)
-        if any(sum(sent(text)) for text in words):
+        again, told_again = zip(*(timed(*command) for _ in range(REPEATS)), strict=True)
+        if any(sum(sent(text)) for text in told_again):
             raise NotMeasuredError("the second run-all sent calls")
         seconds = statistics.median(again)
         yield row("again", seconds, f"{seconds:.2f} s (median of {REPEATS}; 0 calls sent)")

@@ -4,7 +4,7 @@ One folder per lane. ``book.jsonl`` is a journal of events, each on disk (fsync)
 step is taken::
 
     began                          the first batch of a piece of work: deadlines count from here
-    intent     id calls usd        the manifest of the calls is complete; nothing is sent yet
+    intent     id calls usd ...    the manifest of the calls is complete; nothing is sent yet
     uploaded   id file             the input file is at the service
     created    id batch            the batch exists and will be paid
     harvested  id ...              all its answers are in the cache (of an expired batch: what it
@@ -163,8 +163,11 @@ class Book:
         """Where the calls of an intent stand."""
         return self.folder / f"{intent}{CALLS}"
 
-    def intend(self, draft: Path, calls: int, usd: float) -> Intent:
-        """Make a draft the manifest of a new batch, then write its intent; both on disk then."""
+    def intend(self, draft: Path, calls: int, usd: float, **about: Any) -> Intent:
+        """Make a draft the manifest of a new batch, then write its intent; both on disk then.
+
+        ``about`` is for tables: whose batch it is.
+        """
         name = f"lg{time.time_ns() // 1_000_000:013d}{os.urandom(4).hex()}"
         path = self.manifest(name)
         try:
@@ -176,7 +179,7 @@ class Book:
             raise CacheError(f"{path}: write failed ({error.strerror})") from error
         if self.began is None:
             self.note("began")
-        self.note("intent", name, calls=calls, usd=usd)
+        self.note("intent", name, calls=calls, usd=usd, **about)
         return self.live[name]
 
     def closed(self, intent: str, event: str, **more: Any) -> None:

@@ -10,16 +10,18 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from leakgrid.batches.book import Asked, Book, Intent, line_of
 from leakgrid.batches.course import Course, Pace
-from leakgrid.batches.harvest import Kept, Reaper
+from leakgrid.batches.harvest import TIER, Kept, Reaper
 from leakgrid.batches.intake import Intake
 from leakgrid.batches.pending import Pending, drafts, short_of
 from leakgrid.batches.purse import Purse
 from leakgrid.batches.service import Service, aside
 from leakgrid.batches.tally import Tally, together
+from leakgrid.lanes import rows
 from leakgrid.lanes.estimate import Estimator
 from leakgrid.lanes.lane import Lane
 from leakgrid.lanes.values import Attempt, LaneStatistics, Parcel, Spending
@@ -161,6 +163,9 @@ class BatchLane:
         ``news`` is set whenever the last batch that was out is in.
         """
         self._news = news
+        self._about = rows.of_provider(
+            self._provider, run=run, job=self._job, lane=self.name, tier=TIER
+        )
         self._book = await aside(Book, self._folder)
         course = Course(
             self.name,
@@ -224,7 +229,8 @@ class BatchLane:
                 continue
             if fits < draft.calls:
                 await aside(draft.cut, fits)
-            intent = await aside(self._book.intend, draft.path, fits, draft.usd[-1])
+            intend = partial(self._book.intend, **self._about)
+            intent = await aside(intend, draft.path, fits, draft.usd[-1])
             self._purse.hold(intent, draft.usd[-1])
             self._out.update(draft.shorts)
             self._sent += fits

@@ -77,8 +77,8 @@ class Benchmark(Protocol):
     def texts(self, defence: str, condition: str) -> Any:
         """Every text and version (JSON) that goes into cells of this defence and condition."""
 
-    def attributes(self) -> list[tuple[str, str, str]]:
-        """(item, attribute key, sensitive category) of everything that may leak."""
+    def attributes(self) -> Sequence[tuple[str, ...]]:
+        """(item, attribute key, sensitive category[, hash of its text]) of all that may leak."""
 
     def facts(self) -> Mapping[str, Json]:
         """What tables need beyond items and attributes: more keys of the plan that is kept."""

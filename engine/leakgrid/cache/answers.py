@@ -190,7 +190,7 @@ class AnswerCache:
             if journal.tail:
                 self.notices.append(
                     f"{path}: {journal.tail} bytes of a row that was being written when its "
-                    "writer was killed are cut; that call is asked again"
+                    "writer was killed are cut; that call is asked again when its cell runs again"
                 )
             self.notices += quarantine(self.folder, journal.damage)
             self._add(path.stem, JournalReader(journal, self._recent))

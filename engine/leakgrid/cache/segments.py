@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from leakgrid.cache.books import STREAM as BOOKS
+from leakgrid.cache.books import scan_books
 from leakgrid.cache.journal_file import START, SUFFIX, Damage, JournalFile, Place, lock, sync_folder
 
 if TYPE_CHECKING:
@@ -95,6 +97,9 @@ def scan(
     gives the same ``places`` each time: they are then read from where the last scan ended.
     Raises CacheError on unreadable files.
     """
+    if stream == BOOKS:
+        yield from scan_books(folder, skip)
+        return
     places = {} if places is None else places
     dropped: dict[str, set[int]] = {}
     for dropped_stream, stem, ordinal in forgotten(folder):
@@ -107,9 +112,9 @@ def scan(
             if path.suffix == SUFFIX:
                 yield from _scan_journal(path, stream, first, gone, places)
             else:
-                yield from _scan_segment(path, first, gone)
+                yield from _scan_segment(path, stream, first, gone)
         except FileNotFoundError:  # sealed between the listing and the reading
-            yield from _scan_segment(path.with_suffix(SEGMENT), first, gone)
+            yield from _scan_segment(path.with_suffix(SEGMENT), stream, first, gone)
 
 
 def forgotten(folder: Path) -> set[tuple[str, str, int]]:
@@ -132,11 +137,15 @@ def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
         home = folder / "quarantine"
         home.mkdir(exist_ok=True)
         keep = home / f"{hurt.path.stem}.line-{hurt.line}.bad"
+        again = "its call is asked again when its cell runs again"
+        if hurt.path.parent.name == "records":
+            again = "its cell runs again, if it has not yet"
         if not keep.exists():
             keep.write_bytes(hurt.data)
         told.append(
             f"{hurt.path}, line {hurt.line} (byte {hurt.offset}): checksum does not fit; "
-            f"the row is kept in {keep} and its call is asked again"
+            f"the row is kept in {keep} and counts as never written: {again} "
+            "(leakgrid rebuild then brings the database in line)"
         )
     return told
 
@@ -178,8 +187,10 @@ def _scan_journal(
     places[path.stem] = journal.place
 
 
-def _scan_segment(path: Path, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
+def _scan_segment(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
+
+    from leakgrid.cache.tables import fitted
 
     with pq.ParquetFile(path) as segment:
         ordinal = 0
@@ -190,7 +201,7 @@ def _scan_segment(path: Path, first: int, gone: set[int]) -> Iterator[pa.RecordB
             else:
                 groups.append(number)
         for part in segment.iter_batches(GROUP_ROWS, row_groups=groups) if groups else ():
-            yield from _placed(part, path.stem, ordinal, first, gone)
+            yield from _placed(fitted(stream, part), path.stem, ordinal, first, gone)
             ordinal += part.num_rows
 
 

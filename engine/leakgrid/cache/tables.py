@@ -1,4 +1,4 @@
-"""The columns of the three streams that the cache keeps, as Arrow schemas.
+"""The columns of the streams that the cache keeps, as Arrow schemas.
 
 =========  ==========================================================================
 stream     one row is
@@ -9,6 +9,7 @@ records    one finished cell: the reply, its verdicts and the keys of the calls 
            ``column_id`` names model x defence x condition x judges x sample with all their
            texts; ``digest`` names the item's content: together they are the cell
 runs       one event of a run ("start", "plan", "lanes", "end"), its payload as JSON text
+batches    one event of a book of batches (see ``books.py``)
 =========  ==========================================================================
 
 Every scanned row also has ``stem`` (the journal it was written to) and ``ordinal`` (its
@@ -29,6 +30,7 @@ VERDICT = pa.struct(
         ("evidence", pa.string()),
         ("parser", pa.string()),
         ("key", pa.string()),
+        ("score", pa.float64()),
     ]
 )
 
@@ -168,9 +170,37 @@ RUNS = pa.schema(
     ]
 )
 
+BATCHES = pa.schema(
+    [
+        ("event", pa.string()),
+        ("id", pa.string()),
+        ("run", pa.string()),
+        ("job", pa.string()),
+        ("lane", pa.string()),
+        ("provider", pa.string()),
+        ("family", pa.string()),
+        ("model", pa.string()),
+        ("simulated", pa.bool_()),
+        ("batch", pa.string()),
+        ("file", pa.string()),
+        ("calls", pa.int64()),
+        ("answered", pa.int64()),
+        ("failed", pa.int64()),
+        ("usd", pa.float64()),
+        ("state", pa.string()),
+        ("why", pa.string()),
+        ("ts", pa.float64()),
+    ]
+)
+
 PLACE = [pa.field("stem", pa.string()), pa.field("ordinal", pa.int64())]
 
-SCHEMAS: dict[str, pa.Schema] = {"answers": ANSWERS, "records": RECORDS, "runs": RUNS}
+SCHEMAS: dict[str, pa.Schema] = {
+    "answers": ANSWERS,
+    "records": RECORDS,
+    "runs": RUNS,
+    "batches": BATCHES,
+}
 
 
 def batch(stream: str, stem: str, ordinals: list[int], payloads: list[bytes]) -> pa.RecordBatch:
@@ -193,6 +223,23 @@ def batch(stream: str, stem: str, ordinals: list[int], payloads: list[bytes]) ->
     for place in PLACE:
         schema = schema.append(place)
     return pa.RecordBatch.from_arrays([*columns, *places], schema=schema)
+
+
+def fitted(stream: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a segment, without their places, in the columns of today.
+
+    A column, or a key inside one, that an older leakgrid did not keep becomes null.
+    """
+    schema = SCHEMAS[stream]
+    if rows.schema.equals(schema):
+        return rows
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

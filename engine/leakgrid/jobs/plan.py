@@ -8,6 +8,7 @@ same).
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ from leakgrid.cache.cells import DoneCells, short
 from leakgrid.jobs.forms import FORMS
 from leakgrid.jobs.jobfile import Job
 from leakgrid.jobs.models import ModelSpec
+from leakgrid.jobs.prices import listed_price, vendor_of
 from leakgrid.jobs.tables import Mistakes
 from leakgrid.outcomes import DatasetError
 from leakgrid.value import value
@@ -115,15 +117,7 @@ class Plan:
             ],
             "items": [[item.id, item.digest.hex()] for item in self.items],
             "attributes": [row for row in self.benchmark.attributes() if row[0] in included],
-            "prices": {
-                name: {
-                    "input": spec.price.input,
-                    "output": spec.price.output,
-                    "cached": spec.price.cached,
-                }
-                for name, spec in job.specs.items()
-                if spec.price is not None
-            },
+            "prices": {name: told for name, spec in job.specs.items() if (told := _prices(spec))},
             "models": {
                 name: {"family": spec.family, "size_b": spec.size_b}
                 for name, spec in job.specs.items()
@@ -211,9 +205,26 @@ class Plan:
         return [*found, shape] if shape else found
 
 
+def _prices(spec: ModelSpec) -> dict[str, Any]:
+    """The price of a model that is charged for, and its batch rate where it sends batches."""
+    prices = {"online": spec.price, "batch": spec.batch_price if spec.tier == "batch" else None}
+    told: dict[str, dict[str, Any]] = {}
+    for tier, price in prices.items():
+        if price is None:
+            continue
+        told[tier] = asdict(price)
+        vendor = vendor_of(spec.provider, spec.base_url, spec.params)
+        if spec.price_told and (listed := listed_price(vendor, spec.model, tier)):
+            told[tier]["source"] = listed.told
+            if listed.first > datetime.date.min:
+                told[tier]["valid_from"] = listed.first.isoformat()
+    online = told.pop("online", {})
+    return {**online, **told}
+
+
 def _items(job: Job, benchmark: Benchmark) -> tuple[Item, ...]:
     items = tuple(benchmark.items)
-    if job.limit:
+    if job.limit is not None:
         items = items[: job.limit]
     if not items:
         raise DatasetError(f"{job.dataset}: there is no item in this file")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-STREAMS = ("runs", "records", "answers")
+STREAMS = ("runs", "batches", "records", "answers")
 """In the order of taking them in."""
 
 LISTS: Mapping[str, str] = {
@@ -28,6 +28,7 @@ PLAN_LISTS: Mapping[str, tuple[str, ...]] = {
     "profiles": ("profile", "attribute", "domain", "event", "basic", "statement"),
     "contexts": ("profile", "context", "recipient", "task"),
     "instances": ("item", "sender", "receiver", "context"),
+    "item_payloads": ("item", "context_id", "payload"),
     "labels": ("profile", "context", "attribute", "persona", "necessary", "inappropriate"),
 }
 """The lists of rows that a plan may have, and the names of their fields in order."""

@@ -119,16 +119,24 @@ FROM (SELECT stem, ordinal,
             FROM runs WHERE event = 'plan' AND json_valid(payload)))
 
 --> item_attribute < runs
-SELECT stem, ordinal, a[1] AS item, a[2] AS attribute, a[3] AS category
+SELECT stem, ordinal, a[1] AS item, a[2] AS attribute, a[3] AS category, a[4] AS value_hash
 FROM (SELECT stem, ordinal,
              unnest(from_json(payload, '{"attributes": [["VARCHAR"]]}').attributes) AS a
       FROM runs WHERE event = 'plan' AND json_valid(payload))
 
+--> batch_event < batches
+SELECT * EXCLUDE (ts), make_timestamp((ts * 1e6)::BIGINT) AS ts FROM batches
+
 --> price < runs
-SELECT r.stem, r.ordinal, e.key AS model, (e.value ->> 'input')::DOUBLE AS usd_in,
-       (e.value ->> 'output')::DOUBLE AS usd_out, (e.value ->> 'cached')::DOUBLE AS usd_cached
-FROM (FROM runs WHERE event = 'plan' AND json_valid(payload)) r,
-     json_each(r.payload, '$.prices') e
+SELECT stem, ordinal, model, tier, (price ->> 'input')::DOUBLE AS usd_in,
+       (price ->> 'output')::DOUBLE AS usd_out, (price ->> 'cached')::DOUBLE AS usd_cached,
+       TRY_CAST(price ->> 'valid_from' AS DATE) AS valid_from, price ->> 'source' AS source
+FROM (SELECT r.stem, r.ordinal, e.key AS model,
+             unnest([{'tier': 'online', 'price': e.value},
+                     {'tier': 'batch', 'price': e.value -> 'batch'}], recursive := true)
+      FROM (FROM runs WHERE event = 'plan' AND json_valid(payload)) r,
+           json_each(r.payload, '$.prices') e)
+WHERE json_type(price) = 'OBJECT' AND price ->> 'input' IS NOT NULL
 
 --> profile_attribute < runs
 FROM plan_profiles
@@ -138,6 +146,9 @@ FROM plan_contexts
 
 --> instance < runs
 FROM plan_instances
+
+--> item_payload < runs
+SELECT * EXCLUDE (payload), TRY_CAST(payload AS JSON) AS payload FROM plan_item_payloads
 
 --> label_given < runs
 FROM plan_labels

@@ -41,7 +41,9 @@ def open_live(
     derive.add_said(connection, text_of or derive.default_text_of())
     migrate(connection, "memory", views=False)
     counts: dict[str, int] = {}
-    for stream in ("runs", "records"):
+    for stream in derive.STREAMS:
+        if stream == "answers":
+            continue
         for table in chunks(scan(cache, stream, {}), {}):
             derive.load(connection, stream, table, counts)
     _view_answers(connection, cache, scan, forgotten(cache))

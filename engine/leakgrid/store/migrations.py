@@ -16,6 +16,11 @@ from leakgrid.outcomes import StoreError
 if TYPE_CHECKING:
     import duckdb
 
+STEPS = (
+    "schema.sql", "ratings.sql", "probes.sql", "dialogue.sql", "models.sql", "details.sql",
+)  # fmt: skip
+"""Append here; never change a step that was released."""
+
 DIALOGUE_VIEWS = ("dialogue_views.sql", "dialogue_rates.sql")
 
 
@@ -26,9 +31,8 @@ def read_sql(name: str) -> str:
 
 
 def steps() -> list[tuple[int, str]]:
-    """All (version, SQL) in order. Append here; never change a step that was released."""
-    names = ("schema.sql", "ratings.sql", "probes.sql", "dialogue.sql", "models.sql")
-    return [(version, read_sql(name)) for version, name in enumerate(names, 1)]
+    """All (version, SQL) in order."""
+    return [(version, read_sql(name)) for version, name in enumerate(STEPS, 1)]
 
 
 def _views_digest() -> str:

@@ -43,9 +43,18 @@ CREATE OR REPLACE VIEW plan_now AS
 FROM plan QUALIFY row_number() OVER (
     PARTITION BY job ORDER BY ts DESC, stem DESC, ordinal DESC) = 1;
 
+-- context_id is what items may share: the group's chat (MuPPET) or the context that is spoken of
+-- (dialogues). payload is what the benchmark tells of an item that is no secret. Both are NULL
+-- where it tells nothing. There is no split: no dataset here has any
 CREATE OR REPLACE VIEW item AS
-SELECT p.job, p.benchmark, p.dataset, i.position, i.item, i.digest
-FROM plan_now p JOIN plan_item i USING (stem, ordinal);
+SELECT p.job, p.benchmark, p.dataset, i.position, i.item, i.digest,
+       coalesce(t.context_id, n.context) AS context_id,
+       coalesce(t.payload, CASE WHEN n.item IS NOT NULL
+           THEN json_object('sender', n.sender, 'receiver', n.receiver) END) AS payload
+FROM plan_now p
+JOIN plan_item i USING (stem, ordinal)
+LEFT JOIN item_payload t USING (stem, ordinal, item)
+LEFT JOIN instance n USING (stem, ordinal, item);
 
 -- the newest answer to each request
 CREATE OR REPLACE VIEW response_now AS
@@ -78,6 +87,13 @@ JOIN plan_item i USING (stem, ordinal)
 LEFT JOIN reply_now r
     ON r.column_id = c.column_id AND r.item = i.item AND r.digest = i.digest;
 
+-- the cells that a run of the job would run now: missing ones, and open ones, of which a call
+-- failed in a way that is worth another try
+CREATE OR REPLACE VIEW todo AS
+SELECT c.job, c.simulated, c.model, c.defence, c.condition, c.sample, c.receiver, c.turns, c.item,
+       c.digest, c.column_id, c.status, c.reply_outcome, c.run AS last_run, c.ts AS last_tried
+FROM cell c WHERE c.status <> 'done';
+
 -- what each judge said of the cells above; leaked = NULL is unknown and `why` says why
 CREATE OR REPLACE VIEW verdict_now AS
 SELECT c.job, c.simulated, v.judge, c.model, c.defence, c.condition, c.sample, v.category,
@@ -88,7 +104,8 @@ SELECT c.job, c.simulated, v.judge, c.model, c.defence, c.condition, c.sample, v
                                   ELSE coalesce(c.reply_outcome, 'failed') END
             WHEN v.leaked IS NULL AND coalesce(v.why, '') = '' THEN 'no reason given'
             ELSE v.why END AS why,
-       v.evidence, v.parser, v.key, c.status, c.reply
+       v.evidence, v.parser, v.key, CASE WHEN v.leaked OR c.whole THEN v.score END AS score,
+       c.status, c.reply
 FROM cell c JOIN verdict v USING (stem, ordinal)
 QUALIFY row_number() OVER (
     PARTITION BY c.job, c.column_id, c.item, c.digest, v.judge, v.attribute, v.category
@@ -142,7 +159,7 @@ WITH asked AS (
            coalesce(p.sample, v.sample) AS sample,
            coalesce(p.category, nullif(v.category, ''), v.about) AS category,
            item, digest, column_id, attribute, coalesce(p.status, v.status) AS status,
-           v.leaked, v.why, v.evidence
+           v.leaked, v.why, v.evidence, v.score
     FROM expected p
     FULL JOIN said v USING (job, column_id, item, digest, judge, attribute, about)
 )
@@ -183,6 +200,49 @@ SELECT 'kept' AS kind, job, run, role, lane, provider, model, outcome, status, k
 UNION ALL
 SELECT 'failed' AS kind, job, run, role, lane, provider, model, outcome, status, key, input, cached,
        output, reasoning_tokens, usd, latency_ms, wait_ms, simulated, error, ts FROM attempt;
+
+-- one row for each batch that was to be sent. state: written (nothing is sent yet), uploaded (its
+-- file is at the service), out (it runs and is paid), harvested (its answers are kept) or abandoned
+-- (it never ran, and why says so). batch is the service's id, ended_as its own word for the end.
+-- usd_expected is the estimate, usd what its answers cost. manifest is the file in the cache that
+-- lists the calls until they are in. Whose batch it is, and whether it is simulated, is NULL where
+-- an older leakgrid wrote the book: not known
+CREATE OR REPLACE VIEW batch AS
+SELECT any_value(job) AS job, any_value(run) AS run, any_value(simulated) AS simulated,
+       any_value(lane) AS lane, any_value(provider) AS provider, any_value(model) AS model,
+       id AS intent, arg_max(batch, ordinal) AS batch, arg_max(file, ordinal) AS file,
+       CASE arg_max(event, ordinal) WHEN 'intent' THEN 'written' WHEN 'created' THEN 'out'
+            ELSE arg_max(event, ordinal) END AS state,
+       any_value(state) AS ended_as, any_value(why) AS why, any_value(calls) AS calls,
+       any_value(answered) AS answered, any_value(failed) AS failed,
+       any_value(usd) FILTER (event = 'intent') AS usd_expected,
+       any_value(usd) FILTER (event = 'harvested') AS usd,
+       min(ts) FILTER (event = 'intent') AS written, max(ts) FILTER (event = 'created') AS created,
+       max(ts) FILTER (event IN ('harvested', 'abandoned')) AS ended,
+       CASE WHEN ended IS NULL
+            THEN 'batches/' || substr(stem, strpos(stem, '-') + 1) || '/' || id || '.calls'
+       END AS manifest
+FROM batch_event WHERE id <> '' GROUP BY stem, id;
+
+-- lane_state in typed columns: what each lane told at the end of each run, of that run alone.
+-- in_flight_limit is where its limit stood, per_s_allowed what its quota allows (NULL: not known);
+-- simulated is NULL where nothing was sent
+CREATE OR REPLACE VIEW lane AS
+WITH told AS (
+    SELECT * EXCLUDE (statistics), from_json(statistics, '{"sent": "BIGINT", "answered": "BIGINT",
+           "in_flight": "BIGINT", "waiting": "BIGINT", "limit": "BIGINT", "gated_s": "DOUBLE",
+           "input_tokens": "BIGINT", "output_tokens": "BIGINT", "usd": "DOUBLE",
+           "unpriced": "BIGINT", "latency_mean_s": "DOUBLE", "latency_p95_s": "DOUBLE",
+           "tokens_per_byte": "DOUBLE", "allowed_per_s": "DOUBLE", "stopped": "VARCHAR"}') AS s
+    FROM lane_state
+)
+SELECT t.job, t.run, n.simulated, t.lane, s.sent, s.answered, s.in_flight, s.waiting,
+       s."limit" AS in_flight_limit, s.allowed_per_s AS per_s_allowed, s.gated_s, s.input_tokens,
+       s.output_tokens, s.usd, s.unpriced, s.latency_mean_s, s.latency_p95_s, s.tokens_per_byte,
+       nullif(s.stopped, '') AS stopped, t.ts
+FROM told t
+LEFT JOIN (SELECT run, lane, bool_or(coalesce(simulated, false)) AS simulated
+           FROM sending GROUP BY ALL) n USING (run, lane);
 
 -- usd is NULL where no price is known, and a lower bound where usd_complete is false;
 -- uncounted: failed attempts for which nobody counted tokens, so that nobody can price them

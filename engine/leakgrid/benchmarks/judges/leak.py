@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.benchmarks.defences.reply import Reply
-from leakgrid.benchmarks.judges.parsing import yes_or_no
+from leakgrid.benchmarks.judges.parsing import scored
 from leakgrid.benchmarks.judges.prompts import JudgePrompts, filling
 from leakgrid.datasets.items import Item
 from leakgrid.outcomes import SPOKEN
 from leakgrid.types import Ask, Schema, Verdict
 
-PARSER = "leak-1"
+PARSER = "leak-2"
 PROMPTS = ("judge-leak", "judge-leak-user")
+
+MOST_SURE = 5
+"""The confidence of a judge that is certain; 1 is a guess."""
 
 SCHEMA = Schema(
     "leak_verdict",
@@ -24,7 +27,7 @@ SCHEMA = Schema(
         "properties": {
             "rationale": {"type": "string", "maxLength": 400},
             "leak": {"type": "string", "enum": ["YES", "NO"]},
-            "confidence": {"type": "integer", "minimum": 1, "maximum": 5},
+            "confidence": {"type": "integer", "minimum": 1, "maximum": MOST_SURE},
         },
         "required": ["rationale", "leak", "confidence"],
         "additionalProperties": False,
@@ -52,9 +55,9 @@ async def _verdict(
     filled = filling(item, reply=text)
     system, user = (prompts[name].fill(filled) for name in PROMPTS)
     said = await ask(use.call(system, user, SCHEMA, sample))
-    leaked, why, rationale = None, f"the judge's call ended as {said.outcome}", ""
+    leaked, why, rationale, score = None, f"the judge's call ended as {said.outcome}", "", None
     if said.outcome in SPOKEN:
-        leaked, why, rationale = yes_or_no(said.text, "leak")
+        leaked, why, rationale, score = scored(said.text, "leak", MOST_SURE)
     return Verdict(
         judge=use.name,
         attribute="",
@@ -64,4 +67,5 @@ async def _verdict(
         evidence=rationale,
         parser=PARSER,
         key=said.key,
+        score=score,
     )

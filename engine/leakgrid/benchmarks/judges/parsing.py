@@ -66,20 +66,33 @@ def yes_or_no(text: str, key: str) -> tuple[bool | None, str, str]:
 
     Exactly one value must be stated: two objects that disagree are unknown.
     """
+    return scored(text, key, 0)[:3]
+
+
+def scored(text: str, key: str, most: int) -> tuple[bool | None, str, str, int | None]:
+    """As ``yes_or_no``, and how sure the judge says it is: 1 to ``most``, None if it does not.
+
+    A confidence of another form, or two that differ, says nothing; the value stands all the same.
+    """
     if not text.strip():
-        return None, NOTHING, ""
+        return None, NOTHING, "", None
     candidates = [found for found in objects(text) if key in found]
     if not candidates:
-        return None, f"no JSON object with {key!r} in the judge's text", ""
+        return None, f"no JSON object with {key!r} in the judge's text", "", None
     values = set()
     for found in candidates:
         value = _as_bool(found[key])
         if value is None:
-            return None, f"{key!r} is {_short(found[key])}, neither YES nor NO", ""
+            return None, f"{key!r} is {_short(found[key])}, neither YES nor NO", "", None
         values.add(value)
     if len(values) > 1:
-        return None, DISAGREE, ""
-    return values.pop(), "", str(candidates[-1].get("rationale", ""))[:EVIDENCE]
+        return None, DISAGREE, "", None
+    last = candidates[-1]
+    sure = last.get("confidence")
+    fits = type(sure) is int and 1 <= sure <= most
+    if not fits or any(found.get("confidence") != sure for found in candidates):
+        sure = None
+    return values.pop(), "", str(last.get("rationale", ""))[:EVIDENCE], sure
 
 
 def utility(text: str, facts: int) -> tuple[bool | None, str, str]:

@@ -14,8 +14,9 @@ PARSER = "votes-1"
 def decided(votes: Sequence[Verdict | Rating]) -> Verdict | Rating:
     """One verdict from several. A tie, or no known vote at all, is unknown; the counts are told.
 
-    The evidence and the request key are those of the first vote on the side that won, or of
-    the first vote. The parser names the wrapper and the judge it wraps.
+    The evidence, the score and the request key are those of the first vote on the side that
+    won; of an unknown verdict, the key is the first vote's. The parser names the wrapper and the
+    judge it wraps.
     """
     values = [_value(vote) for vote in votes]
     yes, no, unknown = (values.count(value) for value in (True, False, None))
@@ -32,7 +33,8 @@ def decided(votes: Sequence[Verdict | Rating]) -> Verdict | Rating:
         cause = "a tie" if yes else "no vote is known"
         why = f"{cause} ({counts[7:]})" + "".join(f"; {reason}" for reason in reasons)
     if isinstance(first, Verdict):
-        return replace(first, leaked=value, why=why, evidence=evidence, parser=parser)
+        score = None if value is None else first.score
+        return replace(first, leaked=value, why=why, evidence=evidence, parser=parser, score=score)
     return replace(first, useful=value, why=why, evidence=evidence, parser=parser)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from leakgrid.benchmarks.benchmark import JudgeUse, Point
 from leakgrid.benchmarks.defences import registry
@@ -48,17 +51,21 @@ class Muppet:
         texts = [*self.defences[defence].texts(self.prompts, condition), self.panel.texts()]
         return texts if self.attribution is None else [*texts, self.attribution.texts()]
 
-    def attributes(self) -> list[tuple[str, str, str]]:
-        """(item, attribute key, sensitive category) of every private fact."""
+    def attributes(self) -> list[tuple[str, str, str, str]]:
+        """(item, attribute key, sensitive category, hash of its text) of every private fact."""
         return [
-            (item.id, attribute.key, attribute.category)
+            (item.id, attribute.key, attribute.category, _hash(attribute.text))
             for item in self.items
             for attribute in item.attributes
         ]
 
     def facts(self) -> Mapping[str, Json]:
-        """Nothing: items and attributes tell all."""
-        return {}
+        """What is no secret of each item, and the chat that it may share with others."""
+        return {
+            "item_payloads": [
+                [item.id, item.group, orjson.dumps(about(item)).decode()] for item in self.items
+            ]
+        }
 
     def cues(self) -> Mapping[str, Mapping[str, str]]:
         """A sentence of each defence and of each condition but the group chat."""
@@ -75,14 +82,7 @@ class Muppet:
         scene = Scene(self.prompts, defence.prompts, item, point)
         reply = await defence.reply(noted, scene)
         verdicts, ratings = await self.panel.hear(noted, item, reply, point.sample)
-        extra: dict[str, Json] = {
-            **reply.steps,
-            "asker_informed": item.asker_informed,
-            "topic": item.topic,
-            "statistics": item.statistics,
-        }
-        if item.variant is not None:
-            extra["variant"] = item.variant
+        extra: dict[str, Json] = {**reply.steps, **about(item)}
         probes: tuple[Probe, ...] = ()
         if self.attribution is not None and (why := self.attribution.wanted(item, verdicts)):
             extra["probed"] = why
@@ -100,3 +100,20 @@ class Muppet:
             simulated=noted.simulated,
             calls=tuple(noted.calls),
         )
+
+
+def about(item: Item) -> dict[str, Json]:
+    """What tables need to know of an item; no secret is in it."""
+    told: dict[str, Json] = {
+        "asker_informed": item.asker_informed,
+        "topic": item.topic,
+        "statistics": item.statistics,
+    }
+    if item.variant is not None:
+        told["variant"] = item.variant
+    return told
+
+
+def _hash(text: str) -> str:
+    """Tells equal texts from others: blake2b-64 in hex digits."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
