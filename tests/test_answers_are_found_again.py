@@ -15,7 +15,7 @@ from leakgrid.cache.framing import seal
 from leakgrid.cache.journal import Journal
 from leakgrid.cache.journal_file import JournalFile
 from leakgrid.cache.readers import BLOCKS_KEPT, JournalReader, Recent
-from leakgrid.cache.segments import files, scan, seal_journal, seal_orphans
+from leakgrid.cache.segments import damaged, files, scan, seal_journal, seal_orphans
 from leakgrid.cache.spent import spent_usd
 from tests.rows import answer_row, key_of, record_row
 
@@ -121,6 +121,76 @@ def test_a_damaged_answer_is_asked_again_and_told(tmp_path: Path) -> None:
 
     (told,) = asyncio.run(notices())
     assert "line 2" in told and "asked again" in told
+
+
+def damage(path: Path, *lines: int) -> None:
+    """Change a digit in the text of these lines (from 0)."""
+    parts = path.read_bytes().splitlines(keepends=True)
+    for line in lines:
+        assert b"text " in parts[line]
+        parts[line] = parts[line].replace(b"text ", b"test ", 1)
+    path.write_bytes(b"".join(parts))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("lost", [(0,), (1, 2), (5,), (0, 1, 2, 3, 4, 5)])
+def test_rows_keep_their_places_behind_a_damaged_one(
+    tmp_path: Path, lost: tuple[int, ...], sealed: bool
+) -> None:
+    asyncio.run(keep(tmp_path, range(6)))
+    (path,) = files(tmp_path, "answers")
+    damage(path, *lost)
+    if sealed:
+        seal_orphans(tmp_path, "answers", 1)
+    left = [number for number in range(6) if number not in lost]
+    assert ordinals(tmp_path, "answers") == left
+    assert ordinals(tmp_path, "answers", {path.stem: 3}) == [at for at in left if at >= 3]
+    assert asyncio.run(found(tmp_path, range(6))) == left
+    assert damaged(tmp_path) == {("answers", path.stem, ordinal) for ordinal in lost}
+
+    asyncio.run(keep(tmp_path, range(6, 8)))
+    new = [6, 7] if not sealed else [0, 1]
+    assert ordinals(tmp_path, "answers") == [*left, *new]
+    assert asyncio.run(found(tmp_path, range(8))) == [*left, 6, 7]
+    # A tombstone behind the damage puts out of use the row that it names.
+    asyncio.run(tombstone(tmp_path, "answers", [[path.stem, 4], [path.stem, 5]]))
+    left = [number for number in left if number < 4]
+    assert ordinals(tmp_path, "answers") == [*left, *new]
+    assert asyncio.run(found(tmp_path, range(8))) == [*left, 6, 7]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_damaged_record_moves_no_other_cell(tmp_path: Path, sealed: bool) -> None:
+    path = write_records(tmp_path, [record_row(number) for number in range(5)])
+    path.write_bytes(path.read_bytes().replace(b"item-1", b"item-7"))
+    if sealed:
+        seal_orphans(tmp_path, "records", 1)
+    assert ordinals(tmp_path, "records") == [0, 2, 3, 4]
+    asyncio.run(tombstone(tmp_path, "records", [[path.stem, 3]]))
+    assert ordinals(tmp_path, "records") == [0, 2, 4]
+    assert DoneCells(tmp_path).column("c" * 32) == {short(key_of(number)) for number in (0, 2, 4)}
+
+
+def test_an_answer_that_is_damaged_while_a_run_goes_on_is_not_found(tmp_path: Path) -> None:
+    """Also where the newline behind the last row of what is read is lost."""
+    asyncio.run(keep(tmp_path, range(2)))
+    (path,) = files(tmp_path, "answers")
+
+    async def main() -> None:
+        async with AnswerCache(tmp_path) as cache:
+            path.write_bytes(path.read_bytes()[:-1] + b"!")
+            assert await cache.find(key_of(0)) is not None
+            assert await cache.find(key_of(1)) is None
+
+    asyncio.run(main())
+
+
+def test_a_tombstone_beyond_the_last_row_is_no_error(tmp_path: Path) -> None:
+    asyncio.run(keep(tmp_path, range(2)))
+    (path,) = files(tmp_path, "answers")
+    asyncio.run(tombstone(tmp_path, "answers", [[path.stem, 1]]))
+    path.write_bytes(path.read_bytes()[:-2])
+    assert asyncio.run(found(tmp_path, range(2))) == [0]
 
 
 def test_a_segment_and_its_journal_side_by_side_count_once(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_output_in_a_pipe_is_plain_lines(tmp_path: Path, columns: str) -> None:
 @pytest.mark.timeout(600)
 def test_the_embedded_model_runs_the_shipped_local_job(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
+    import html
     import json
 
     project = Project(tmp_path)
@@ -200,4 +201,6 @@ def test_the_embedded_model_runs_the_shipped_local_job(tmp_path: Path) -> None:
         assert said["simulated"] is False
     (page,) = (project.folder / "reports" / "out").glob("*.html")
     assert "simulated" not in page.name
-    assert "a 270M base model: its quality is not the point" in page.read_text()
+    text = html.unescape(page.read_text())
+    assert "a 270M base model: its quality is not the point" in text
+    assert "under Google's Gemma Terms of Use (ai.google.dev/gemma/terms)" in text

@@ -44,7 +44,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> DialogueProject:
     """A project with labels of a job, and a dialogue job over them."""
     project = DialogueProject(
         tmp_path_factory.mktemp("labelled") / "project",
-        subset={"contexts": 3, "instances": 0, "profiles": 0},
+        subset={"contexts": 3, "instances": None},
         job={"limit": 12},
         labels={"file": None, "job": "labels-demo", "threshold": 0.6},
         simulated={"labels": "labels.jsonl"},
@@ -74,7 +74,7 @@ def test_an_exported_file_gives_the_label_sets_of_its_job(
     assert "12 contexts, " in told and "written to out.jsonl" in told
     labelled.write_job(
         "job",
-        subset={"contexts": 3, "instances": 0, "profiles": 0},
+        subset={"contexts": 3, "instances": None},
         job={"limit": 12},
         labels={"file": "out.jsonl", "threshold": 0.6},
         simulated={"labels": "labels.jsonl"},

@@ -58,7 +58,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> DialogueProject:
     )
     project.write_job(
         job={"models": ["gemma"], "receivers": ["gemma"], "turns": [1], "limit": 2},
-        subset={"instances": 0, "seed": 0},
+        subset={"instances": None},
         labels={"file": None, "job": "labels", "weights": {"pragmatic": 1.0}},
         models={**nothing, **MODELS},
         judges={

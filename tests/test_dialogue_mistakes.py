@@ -68,10 +68,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "their sum is 100; it must be 1",
     ),
     "basics": ({"labels": {"basics": "none"}}, "labels.basics: 'none' is not known here"),
-    "subset": (
-        {"subset": {"instances": -3}},
-        "subset.instances: -3 does not fit; it must be a whole number of at least 0",
-    ),
+    **{
+        f"subset of {number} {key}": (
+            {"subset": {key: number}},
+            f"subset.{key}: {number} does not fit; it must be a whole number of at least 1",
+        )
+        for key in ("profiles", "contexts", "instances")
+        for number in (-3, 0)
+    },
     "judge of another benchmark": (
         {"job": {"judges": ["leak"]}, "judges": {"leak": {"model": "sim-judge"}}},
         "judges.leak: needs a kind; allowed: reveal",

@@ -104,6 +104,34 @@ def test_each_model_is_loaded_once_and_the_judge_last(tmp_path: Path, upstream: 
     assert len(events(tmp_path, "start")) == 3
 
 
+def test_a_model_named_like_a_path_has_its_files_among_the_others(
+    tmp_path: Path, upstream: str
+) -> None:
+    made = project(tmp_path, upstream)
+    model = {
+        "provider": "vllm",
+        "model": "sim-a",
+        "params": {"max_tokens": 200, "temperature": 0.0},
+        "command": FRONT,
+        "environment": {"FRONT_UPSTREAM": upstream, "FRONT_LOG": str(tmp_path / "front.log")},
+    }
+    made.write_job(
+        job={"models": ["org/../../sim-a:x"], "defences": ["none"], "judges": ["exact"]},
+        models={**dict.fromkeys(NAMES), "org/../../sim-a:x": model},
+        judges={"leak": None},
+        simulated=None,
+    )
+    done = made.run_job()
+    assert done.returncode == 0, done.stderr
+    folder = made.folder / "cache" / "servers"
+    (log,) = folder.glob("job.*.log")
+    assert re.fullmatch(r"job\.org-\.\.-\.\.-sim-a-x-[0-9a-f]{12}\.log", log.name)
+    assert log.with_suffix(".json").exists()
+    assert [*folder.glob(f"{log.stem}.vllm-*.json")]
+    assert not [path for path in tmp_path.rglob("*sim-a*") if path.parent != folder]
+    assert f"(log: {log.relative_to(made.folder)})" in done.stderr
+
+
 def test_models_that_fit_together_are_up_together(tmp_path: Path, upstream: str) -> None:
     made = project(tmp_path, upstream, memory=0.33)
     assert made.run_job().returncode == 0

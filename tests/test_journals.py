@@ -124,6 +124,55 @@ def test_a_flipped_byte_costs_only_its_own_row(
     assert all(number in range(5) for number in found)
 
 
+@settings(max_examples=200)
+@given(st.data())
+def test_a_changed_byte_moves_no_other_row(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Rows are named by their places for ever: in the database, in tombstones and in segments."""
+    path = tmp_path_factory.mktemp("change") / "0-dead.jsonl"
+    lines = [seal(orjson.dumps({"n": number, "text": "x" * number})) for number in range(5)]
+    whole = bytearray(b"".join(lines))
+    end = len(whole) - 1
+    place = data.draw(st.integers(0, end) | st.just(end))
+    before = whole[place]
+    whole[place] = data.draw(st.just(ord("\n")) | st.integers(0, 255))
+    path.write_bytes(whole)
+
+    file = JournalFile(path)
+    found: dict[int, int] = {}
+    file.read(lambda ordinal, payload: found.update({ordinal: orjson.loads(payload)["n"]}))
+    assert all(ordinal == number for ordinal, number in found.items())
+    hurt = bytes(whole[:place]).count(b"\n")
+    # A lost newline at the very end costs no row.
+    lost = set() if whole[place] == before or place == end else {hurt}
+    assert set(range(5)) - found.keys() == lost
+    assert [ordinal for damage in file.damage for ordinal in damage.ordinals] == sorted(lost)
+    assert list(file.offsets) == [sum(map(len, lines[:number])) for number in range(5)]
+
+    async def append() -> int:
+        async with Journal(path.parent) as journal:
+            _, ordinal = await journal.append(b'{"n":5}')
+            return ordinal
+
+    assert asyncio.run(append()) == 5
+    again: dict[int, int] = {}
+    JournalFile(path).read(
+        lambda ordinal, payload: again.update({ordinal: orjson.loads(payload)["n"]})
+    )
+    assert again == {**found, 5: 5}
+
+
+def test_two_newlines_lost_in_a_row_cost_two_rows(tmp_path: Path) -> None:
+    path = tmp_path / "0-dead.jsonl"
+    lines = [seal(orjson.dumps({"n": number})) for number in range(4)]
+    path.write_bytes(b"".join([lines[0][:-1], b" ", lines[1][:-1], b" ", *lines[2:]]))
+    file = JournalFile(path)
+    assert [ordinal for ordinal, _ in file.payloads()] == [2, 3]
+    assert [damage.ordinals for damage in file.damage] == [range(2)]
+    assert list(file.offsets) == [len(lines[0]) * number for number in range(4)]
+
+
 def test_a_damaged_row_is_kept_aside_and_named(tmp_path: Path) -> None:
     stream = tmp_path / "answers"
     stream.mkdir()

@@ -69,13 +69,16 @@ def test_rows_arrive_while_the_run_goes_on_and_once(tmp_path: Path) -> None:
     async def main() -> None:
         calls = [0]
         database = tmp_path / "x.duckdb"
+
+        def there(*numbers: int) -> bool:
+            calls[0] += 1  # where a look was in the follower's way, its next turn makes it good
+            return landed(database) == [*numbers]
+
         async with following(tmp_path, calls) as (landing, journal):
             await keep(journal, 0, 1)
-            calls[0] = 1
-            await until(lambda: landed(database) == [0, 1])
+            await until(lambda: there(0, 1))
             await keep(journal, 2)
-            calls[0] = 2
-            await until(lambda: landed(database) == [0, 1, 2])
+            await until(lambda: there(0, 1, 2))
             await keep(journal, 3)
         told = await asyncio.to_thread(landing.finish)
         assert await asyncio.to_thread(landed, database) == [0, 1, 2, 3]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import orjson
 import pytest
 
@@ -17,6 +19,7 @@ from leakgrid.datasets.muppet_checks import reasons
 from leakgrid.datasets.muppet_export import export_items
 from leakgrid.datasets.muppet_groups import Planned
 from leakgrid.datasets.muppet_seeds import MATERIAL, load_seeds
+from leakgrid.jobs.dataexport import _items
 from leakgrid.outcomes import DatasetError, Outcome
 from leakgrid.types import Answer
 from tests.written_items import Model, benchmark, fit, said, stage
@@ -99,3 +102,29 @@ def test_simulated_items_are_called_so(world: Generate) -> None:
 
     assert "**SIMULATED**: in 2 of these" in export_items(rows(world, Model(answer)))[1]
     assert "SIMULATED" not in export_items(rows(world, Model()))[1]
+
+
+def test_items_of_models_named_like_paths_are_files_beside_each_other(
+    tmp_path: Path, world: Generate
+) -> None:
+    database = duckdb.connect()
+    database.execute(
+        "CREATE TABLE cell (job TEXT, model TEXT, item TEXT, reply TEXT, extra TEXT, status TEXT)"
+    )
+    for model in ("org/one", "../../two", "three-3.1"):
+        database.executemany(
+            "INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                ("job", model, item, reply, orjson.dumps(extra).decode(), "done")
+                for item, reply, extra in rows(world, Model(fit))
+            ],
+        )
+    home = tmp_path / "far" / "out"
+    home.mkdir(parents=True)
+    said = io.StringIO()
+    _items(database, "job", home / "items.jsonl", said)
+    assert len(said.getvalue().splitlines()) == 3
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent for path in written} == {home} and len(written) == 6
+    whole = (home / "items.three-3.1.jsonl").read_bytes()
+    assert whole and {path.read_bytes() for path in written if path.suffix == ".jsonl"} == {whole}

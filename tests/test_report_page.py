@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import duckdb
 import pytest
 
 from leakgrid.outcomes import StoreError
@@ -145,6 +146,36 @@ def test_pairs_coverage_and_spend(tmp_path: Path) -> None:
         "mixed": ["110", "≥ $0.2500"],
         "free": ["110", "price unknown"],
     }
+
+
+def test_pairs_without_a_known_verdict_have_no_test_and_cost_the_others_nothing(
+    tmp_path: Path,
+) -> None:
+    world = World()
+    for number in range(4):
+        world.item(f"i{number}", fact="health")
+    columns = {
+        (model, condition): world.column(model, "none", condition, simulated=True)
+        for model in ("m-known", "m-unknown")
+        for condition in ("group", "one-to-one")
+    }
+    world.plan()
+    for (model, condition), column in columns.items():
+        for number in range(4):
+            known = model == "m-known" or (condition == "group" and number < 2)
+            leaked = condition == "group" if known else None
+            world.record(column, f"i{number}", leak("fact", leaked), simulated=True)
+    text = report(world, tmp_path)[0].read_text()
+    rows = {row[1]: row for row in Page(text).tables["Group against one-"][1:]}
+    assert rows["m-known"][-6:] == ["4", "0", "4", "0", "0.125", "0.125"]
+    assert rows["m-unknown"][-6:] == ["4", "4", "0", "0", "–", "–"]
+    assert "The group leaked more than the private chat in 1 of 1 paired comparisons" in text
+    shipped = Path(__file__).parent.parent / "reports" / "group-vs-one-to-one.sql"
+    with duckdb.connect(str(tmp_path / "leakgrid.duckdb"), read_only=True) as database:
+        found = database.execute(shipped.read_text())
+        names = [column[0] for column in found.description or ()]
+        said = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    assert {row["model"]: row["p"] for row in said} == {"m-known": 0.125, "m-unknown": None}
 
 
 def test_the_page_says_what_was_asked_and_how_to_do_it_again(tmp_path: Path) -> None:

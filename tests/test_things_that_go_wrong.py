@@ -172,7 +172,7 @@ def test_a_dataset_line_that_is_not_json_is_named(tmp_path: Path) -> None:
         file.write("{not json\n")
     done = project.run_job()
     assert done.returncode == 2
-    assert "items.jsonl" in done.stderr and "7" in done.stderr
+    assert "items.jsonl:7:" in done.stderr
     assert not (project.folder / "cache").exists()
 
 
@@ -337,6 +337,16 @@ def test_a_locked_database_does_not_fail_the_run(tmp_path: Path) -> None:
     assert project.run("rebuild").returncode == 0
 
 
+def texts_in(database: Path) -> list[str]:
+    """Every row of every table as text: what a file has compressed hides from a byte search."""
+    import duckdb
+
+    with duckdb.connect(str(database), read_only=True) as connection:
+        tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        whole = " UNION ALL ".join(f"SELECT CAST(t AS VARCHAR) FROM {name} t" for (name,) in tables)
+        return [text for (text,) in connection.execute(whole).fetchall()]
+
+
 def test_secrets_are_nowhere(tmp_path: Path) -> None:
     table = table_of(Project(tmp_path / "cues"))
     with running({**table, "faults": {"require_key": KEY}}) as server:
@@ -344,10 +354,17 @@ def test_secrets_are_nowhere(tmp_path: Path) -> None:
         env = {"TEST_API_KEY": KEY}
         done = project.run("run", "jobs/job.toml", "--report", env=env)
         assert done.returncode == 0, done.stderr
+        database = project.folder / "reports" / "leakgrid.duckdb"
+        before = texts_in(database)
         wrong = {"TEST_API_KEY": KEY + "-wrong"}
         project.write_job(models=as_openai(server.base_url), job={"samples": 2})
         refused = project.run("run", "jobs/job.toml", env=wrong)
         assert refused.returncode == 3
+        after = texts_in(database)
+    # What was sent, what was said and how the server refused are there; the key is not.
+    assert any("secret matter 0 of the owner" in text for text in before)
+    assert len(after) > len(before) and any("'status': 401" in text for text in after)
+    assert not any(KEY in text for text in before + after)
     files = project.files()
     assert len(files) > 5
     for path in files:

@@ -1,16 +1,18 @@
-"""A job's name is a name and never a path; a limit of nothing is a mistake and never everything."""
+"""Names are names and never paths; a limit of nothing is a mistake and never everything."""
 
 from __future__ import annotations
 
 import re
 import string
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leakgrid.jobs.jobfile import Job, load_job
+from leakgrid.jobs.names import NAME, as_file
 from leakgrid.outcomes import JobError
 from tests.project import ROOT, Project, toml
 
@@ -80,6 +82,42 @@ def test_a_job_with_a_name_that_is_no_name_writes_nothing_anywhere(tmp_path: Pat
     assert done.returncode == 2 and "job.name" in done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", [*NOT_NAMES, ""])
+@pytest.mark.parametrize("table", ["models", "judges"])
+def test_a_model_or_judge_whose_name_could_be_a_path_is_a_mistake(
+    tmp_path: Path, table: str, name: str
+) -> None:
+    usual = {"models": {"provider": "simulated"}, "judges": {"kind": "exact"}}
+    changes: dict[str, Any] = {table: {name: usual[table]}}
+    project = Project(tmp_path, **changes)
+    if table == "models" and name in ("a/b", "a:b"):  # hubs and servers call models like this
+        assert load(project).specs[name].name == name
+        return
+    told = (
+        rf"job\.toml:(\d+): {table}\.{re.escape(name)}: the name {re.escape(repr(name))} does not"
+    )
+    with pytest.raises(JobError, match=told) as refused:
+        load(project)
+    line = int(re.findall(told, str(refused.value))[0])
+    text = (project.folder / "jobs" / "job.toml").read_text().split("\n")
+    assert text[line - 1] == f"[{table}.{toml(name)}]"
+    assert "the key 'model'" in str(refused.value) or "the key 'kind'" in str(refused.value)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+@example("a/b", "a:b")
+@example("../../x", "..")
+@example("a/b", "a-b")
+@example("", "model")
+@example("/", ".")
+@example("x" * 400, "x" * 401)
+def test_a_model_of_any_name_has_a_file_of_its_own_in_the_folder(one: str, other: str) -> None:
+    for name in (one, other):
+        assert NAME.fullmatch(as_file(name)), "a name of a file, and as it is where it is one"
+    assert (as_file(one) == as_file(other)) == (one == other)
+    assert as_file("gpt-4.1 mini") == "gpt-4.1 mini"
 
 
 def test_a_limit_of_nothing_is_a_mistake_and_sends_nothing(tmp_path: Path) -> None:

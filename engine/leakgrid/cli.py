@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakgrid import __version__
-from leakgrid.outcomes import LeakgridError
+from leakgrid.outcomes import CacheError, Interrupted, LeakgridError
 
 EXIT_CODES = """exit codes:
   0    everything asked for is done
+  1    a file or folder cannot be read or written
   2    a mistake in a job file, a dataset or a flag; nothing was sent
   3    a lane stopped: key refused, no quota or budget left, requests invalid, server down
   4    finished, but some calls failed; they count as unknown and are asked again next time
@@ -118,37 +122,64 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors are one message on standard error."""
     arguments = parser().parse_args(argv)
+    with _stopping() as stopped:
+        try:
+            return int(arguments.run(arguments))
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except BaseException as error:
+            # DuckDB ends a query that was interrupted with an error of its own.
+            if stopped or isinstance(error, KeyboardInterrupt):
+                return _interrupted(arguments)
+            found = _to_tell(error)
+            if found is None:
+                raise
+            print(f"leakgrid: {found[0]}", file=sys.stderr)
+            return found[1]
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """SIGTERM does the same as Ctrl-C; gives the signals that came."""
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread hears of signals
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, stop)
     try:
-        return int(arguments.run(arguments))
-    except LeakgridError as error:
-        return _tell(error)
-    except BaseExceptionGroup as group:
-        first = _first(group)
-        if first is None:
-            raise
-        return _tell(first)
-    except KeyboardInterrupt:
-        print("leakgrid: interrupted before anything was sent", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _tell(error: LeakgridError) -> int:
-    print(f"leakgrid: {error}", file=sys.stderr)
-    return error.exit_code
+def _interrupted(arguments: argparse.Namespace) -> int:
+    told = "interrupted"
+    if arguments.command == "run":
+        told += f"; every answer so far is kept in {arguments.cache}, and the same command goes on"
+    print(f"leakgrid: {told}", file=sys.stderr)
+    return Interrupted.exit_code
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> LeakgridError | None:
-    """The error to tell of a group; None if anything in it is not ours to explain."""
-    found: LeakgridError | None = None
-    for error in group.exceptions:
-        inner = _first(error) if isinstance(error, BaseExceptionGroup) else error
-        if not isinstance(inner, LeakgridError):
-            return None
-        found = found or inner
-    return found
+def _to_tell(error: BaseException) -> tuple[str, int] | None:
+    """What to tell of an error, and its exit code; None if it is not ours to explain."""
+    if isinstance(error, LeakgridError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError) and error.strerror:
+        told = ": ".join(str(part) for part in (error.filename, error.strerror) if part)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"{told}; make room and run the same command again", CacheError.exit_code
+        return told, LeakgridError.exit_code
+    if isinstance(error, BaseExceptionGroup):
+        found = [_to_tell(inner) for inner in error.exceptions]
+        return None if None in found else found[0]
+    return None
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -161,7 +192,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if ended.exit_code == 130:
             return 130
         if arguments.report:
-            _pages(arguments, ended.job, only_if_changed=ended.unchanged)
+            _page_of_run(arguments, ended.job)
     return code
 
 
@@ -182,17 +213,25 @@ def _sql(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    _pages(arguments, arguments.job, only_if_changed=False)
+    _pages(arguments, arguments.job)
     return 0
 
 
-def _pages(arguments: argparse.Namespace, job: str | None, *, only_if_changed: bool) -> None:
-    if only_if_changed and any(arguments.out.glob(f"{job}.*html")):
-        return
-    from leakgrid.reports.page import render
-    from leakgrid.store.ingest import ingest
+def _page_of_run(arguments: argparse.Namespace, job: str) -> None:
+    """The page of a job that ran, unless it has all that was landed."""
+    from leakgrid.reports.files import is_current
+    from leakgrid.store.landed import landed_mark
 
-    ingest(arguments.cache, arguments.database)
+    mark = landed_mark(arguments.cache, arguments.database, job)
+    if not is_current(arguments.out, job, mark):
+        _pages(arguments, job)
+
+
+def _pages(arguments: argparse.Namespace, job: str | None) -> None:
+    from leakgrid.reports.page import render
+    from leakgrid.store.landed import land
+
+    land(arguments.cache, arguments.database)
     for path in render(arguments.database, arguments.out, job):
         print(path)
 

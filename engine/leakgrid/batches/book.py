@@ -31,7 +31,7 @@ from typing import Any
 import orjson
 
 from leakgrid.cache.framing import seal
-from leakgrid.cache.journal_file import JournalFile, lock, sync_folder
+from leakgrid.cache.journal_file import JournalFile, lock, mend, sync_folder
 from leakgrid.outcomes import CacheError, InputError
 
 CALLS = ".calls"
@@ -102,9 +102,7 @@ class Book:
                 f"{path}: line {file.damage[0].line} is damaged, so it is not known which batches "
                 "are paid. Look at the provider's list of batches; then move the folder away"
             )
-        if file.tail:
-            os.ftruncate(self._descriptor, file.size)
-            os.fsync(self._descriptor)
+        mend(self._descriptor, file)
         self.live = {name: replace(intent, fresh=False) for name, intent in self.live.items()}
         for name in self.live:
             if not self.manifest(name).exists():

@@ -163,7 +163,7 @@ class AnswerCache:
 
     def _load(self) -> None:
         with contextlib.suppress(OSError):
-            seal_orphans(self.folder, STREAM, self._rotate_bytes)
+            self.notices += seal_orphans(self.folder, STREAM, self._rotate_bytes)
         gone: dict[str, set[int]] = {}
         for stream, stem, ordinal in forgotten(self.folder):
             if stream == STREAM:
@@ -173,12 +173,13 @@ class AnswerCache:
             base = self._numbers[path.stem] << 32
             if gone.get(path.stem):
                 for ordinal in gone[path.stem]:
-                    keys[ordinal] = 0
+                    if ordinal < len(keys):  # the last row may have lost its newline since
+                        keys[ordinal] = 0
             self._index.update(zip(keys, range(base, base + len(keys)), strict=True))
         self._index.pop(0, None)
 
     def _keys_of(self, path: Path) -> array[int]:
-        """First 8 key bytes of each row in order; 0 for a row that is no answer."""
+        """First 8 key bytes of each row in order; 0 for one that is no answer, or damaged."""
         if path.suffix == SUFFIX:
             keys = array("Q")
             journal = JournalFile(path)
@@ -187,6 +188,9 @@ class AnswerCache:
                 keys.append(_short_of(payload))
 
             journal.read(take)
+            for hurt in journal.damage:
+                for ordinal in hurt.ordinals:
+                    keys.insert(ordinal, 0)
             if journal.tail:
                 self.notices.append(
                     f"{path}: {journal.tail} bytes of a row that was being written when its "

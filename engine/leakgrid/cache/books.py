@@ -29,12 +29,12 @@ def scan_books(folder: Path, skip: Mapping[str, int]) -> Iterator[pa.RecordBatch
 
     for path in sorted((folder / STREAM).glob("*/book.jsonl")):
         try:
-            payloads = [payload for _, payload in JournalFile(path).payloads()]
+            rows = list(JournalFile(path).payloads())
         except FileNotFoundError:  # moved away between the listing and the reading
             continue
-        if not payloads:
+        if not rows:
             continue
-        stem = f"{int(orjson.loads(payloads[0])['ts'] * 1000):013d}-{path.parent.name}"
-        first = skip.get(stem, 0)
-        if first < len(payloads):
-            yield batch(STREAM, stem, [*range(first, len(payloads))], payloads[first:])
+        stem = f"{int(orjson.loads(rows[0][1])['ts'] * 1000):013d}-{path.parent.name}"
+        new = [row for row in rows if row[0] >= skip.get(stem, 0)]
+        if new:
+            yield batch(STREAM, stem, [at for at, _ in new], [payload for _, payload in new])

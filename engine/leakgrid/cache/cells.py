@@ -35,7 +35,7 @@ class DoneCells:
         self.notices: list[str] = []
         self._columns: dict[str, set[int]] = {}
         with contextlib.suppress(OSError):
-            seal_orphans(folder, STREAM, rotate_bytes)
+            self.notices += seal_orphans(folder, STREAM, rotate_bytes)
         gone: dict[str, set[int]] = {}
         for stream, stem, ordinal in forgotten(folder):
             if stream == STREAM:

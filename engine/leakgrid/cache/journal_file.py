@@ -1,4 +1,9 @@
-"""One journal file: its good rows in order, its lock, and what is damaged in it."""
+"""One journal file: its good rows in order, its lock, and what is damaged in it.
+
+A row's ordinal is its place among all rows that were written, damaged ones too: a row that is
+damaged later must not move those behind it. (Where a disk lost many bytes at a stretch, rows of
+which neither the beginning nor the newline before it is left cannot be counted.)
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from leakgrid.cache.framing import unseal
+from leakgrid.cache.framing import beginnings, split_row, unseal
 from leakgrid.outcomes import CacheError
 
 SUFFIX = ".jsonl"
@@ -19,7 +24,7 @@ NEWLINE = ord("\n")
 
 
 class Place(NamedTuple):
-    """How far a journal was read: good rows, bytes and lines before here."""
+    """How far a journal was read: rows, damaged ones too, bytes and lines before here."""
 
     ordinal: int = 0
     offset: int = 0
@@ -31,22 +36,27 @@ START = Place()
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A line that failed its checksum: where it stands and what is left of it."""
+    """A line that failed its checksum: where it stands and what is left of it.
+
+    ``ordinals`` are those of the rows that are lost with it; none in the second half of a row
+    that a false newline cut in two.
+    """
 
     path: Path
     line: int
     offset: int
     data: bytes
+    ordinals: range
 
 
 class JournalFile:
-    """The good rows of one journal file: their offsets in order, and what is damaged.
+    """The rows of one journal file: the offsets of all in order, and what is damaged.
 
     Reading never changes the file, so a journal that another process is writing may be read;
     what stands behind the last newline is not a row yet. ``place`` is where reading ended.
     """
 
-    __slots__ = ("damage", "offsets", "path", "place", "size", "tail")
+    __slots__ = ("damage", "newline_lost", "offsets", "path", "place", "size", "tail")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,6 +65,7 @@ class JournalFile:
         self.place = START
         self.size = 0
         self.tail = 0
+        self.newline_lost = False
 
     def read(self, take: Callable[[int, bytes], None] | None = None) -> None:
         """Walk the file once; ``take(ordinal, payload)`` gets each good row.
@@ -86,17 +97,23 @@ class JournalFile:
         number = before
         for number, line in enumerate(lines, start=before + 1):
             if line[-1] != NEWLINE:
-                self.tail = len(line)
-                number -= 1
+                payload = unseal(line[:-1])
+                if payload is None:
+                    self.tail = len(line)
+                    number -= 1
+                else:  # no torn write: another byte stands where the newline was
+                    self.newline_lost = True
+                    note(position)
+                    yield ordinal, payload
+                    ordinal += 1
+                    position += len(line)
                 break
             start = position
             position += len(line)
             payload = unseal(line)
             if payload is None:
-                self.damage.append(Damage(self.path, number, start, line))
-                # A lost newline glues the next row to a damaged one: look for its beginning.
-                inner = line.find(b'{"c":"', 1)
-                payload = unseal(line[inner:]) if inner > 0 else None
+                lost, inner, payload = self._lose(number, start, line, ordinal)
+                ordinal += lost
                 if payload is None:
                     continue
                 start += inner
@@ -105,6 +122,27 @@ class JournalFile:
             ordinal += 1
         self.size = position
         self.place = Place(ordinal, position, number)
+
+    def _lose(
+        self, number: int, start: int, line: bytes, ordinal: int
+    ) -> tuple[int, int, bytes | None]:
+        """Note a damaged line; how many rows are lost in it, and where the good one begins, if
+
+        a lost newline glued one to its end, with its payload.
+        """
+        before = self.damage[-1] if self.damage else None
+        if before and before.line == number - 1 and split_row(before.data, line):
+            begins, inner, payload = [], 0, None
+        else:
+            begins = beginnings(line)
+            inner = begins[-1]
+            payload = unseal(line[inner:]) if inner else None
+            if payload is not None:
+                begins.pop()
+        self.offsets.extend(start + begin for begin in begins)
+        lost = range(ordinal, ordinal + len(begins))
+        self.damage.append(Damage(self.path, number, start, line, lost))
+        return len(begins), inner, payload
 
 
 def lock(path: Path) -> int | None:
@@ -119,6 +157,17 @@ def lock(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def mend(descriptor: int, file: JournalFile) -> None:
+    """Cut the torn tail of a journal that was read, so that it ends with a newline."""
+    if not file.tail and not file.newline_lost:
+        return
+    os.ftruncate(descriptor, file.size - file.newline_lost)
+    if file.newline_lost:
+        os.write(descriptor, b"\n")
+        file.newline_lost = False
+    os.fsync(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

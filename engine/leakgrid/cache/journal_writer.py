@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from leakgrid.cache.framing import seal
-from leakgrid.cache.journal_file import SUFFIX, JournalFile, lock, new_stem, sync_folder
+from leakgrid.cache.journal_file import SUFFIX, JournalFile, lock, mend, new_stem, sync_folder
 from leakgrid.outcomes import CacheError
 
 ROOM_SHARE = 8
@@ -122,9 +122,7 @@ class JournalWriter:
             if file.size >= self._rotate_bytes:
                 os.close(descriptor)
                 continue
-            if file.tail:
-                os.ftruncate(descriptor, file.size)
-                os.fsync(descriptor)
+            mend(descriptor, file)
             self.file = self.adopted = file
             self._descriptor = descriptor
             self._keep_room()

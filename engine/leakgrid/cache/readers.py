@@ -31,7 +31,10 @@ class Reader(Protocol):
     block_rows: int
 
     def ready(self, ordinal: int) -> Row | None:
-        """The row if its block is in memory; None if it is not, {} if the row is damaged now."""
+        """The row if its block is in memory; None if it is not.
+
+        A row that is damaged now is {}, or one of nulls.
+        """
 
     def has(self, block: int) -> bool:
         """Whether the file goes on to this block, and it is not in memory."""
@@ -78,7 +81,7 @@ class JournalReader:
         start = self._file.offsets[ordinal] - begin
         if start >= len(data):
             return None
-        payload = unseal(data[start : data.index(b"\n", start) + 1])
+        payload = unseal(data[start : data.find(b"\n", start) + 1])
         return {} if payload is None else orjson.loads(payload)
 
     def has(self, block: int) -> bool:

@@ -1,14 +1,16 @@
 """Full journals become zstd Parquet segments; both are read through one ``scan``.
 
-A segment keeps the good rows of its journal in order, so (stem, ordinal) names a row for ever.
+A segment keeps the rows of its journal in order, a row of nulls in place of each damaged one, so
+(stem, ordinal) names a row for ever; ``scan`` leaves these out.
 It is written beside the journal, fsynced and renamed before the journal goes: at any moment one
 of the two is whole, and where both stand the segment counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +51,13 @@ def seal_journal(stream: str, journal: JournalFile) -> Path:
     target = journal.path.with_suffix(SEGMENT)
     draft = journal.path.with_suffix(".draft")
     names = SCHEMAS[stream].names
+    rows = JournalFile(journal.path)
     try:
         with pq.ParquetWriter(draft, SCHEMAS[stream], compression="zstd") as writer:
-            for ordinals, payloads in _chunks(JournalFile(journal.path), 0, START):
-                rows = batch(stream, journal.path.stem, ordinals, payloads).select(names)
-                writer.write_batch(rows, row_group_size=GROUP_ROWS)
+            for ordinals, payloads in _chunks(_all_rows(rows), 0):
+                part = batch(stream, journal.path.stem, ordinals, payloads).select(names)
+                writer.write_batch(part, row_group_size=GROUP_ROWS)
+        quarantine(journal.path.parent.parent, rows.damage)  # nothing else keeps them from here on
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         draft.rename(target)
@@ -64,8 +68,12 @@ def seal_journal(stream: str, journal: JournalFile) -> Path:
     return target
 
 
-def seal_orphans(folder: Path, stream: str, rotate_bytes: int) -> None:
-    """Finish what a killed process left: full journals without a segment, or with one."""
+def seal_orphans(folder: Path, stream: str, rotate_bytes: int) -> list[str]:
+    """Finish what a killed process left: full journals without a segment, or with one.
+
+    Returns what a user should be told of damage in them.
+    """
+    told: list[str] = []
     for path in sorted((folder / stream).glob("*" + SUFFIX)):
         done = path.with_suffix(SEGMENT).exists()
         if not done and path.stat().st_size < rotate_bytes:
@@ -80,8 +88,10 @@ def seal_orphans(folder: Path, stream: str, rotate_bytes: int) -> None:
                 journal = JournalFile(path)
                 journal.read()
                 seal_journal(stream, journal)
+                told += quarantine(folder, journal.damage)
         finally:
             os.close(descriptor)
+    return told
 
 
 def scan(
@@ -130,6 +140,26 @@ def forgotten(folder: Path) -> set[tuple[str, str, int]]:
     return gone
 
 
+def damaged(folder: Path) -> set[tuple[str, str, int]]:
+    """Rows that are damaged now, as (stream, stem, ordinal), of the files that ``quarantine`` knows
+
+    of: no others are read for it.
+    """
+    names = (path.name for path in (folder / "quarantine").glob("*.bad"))
+    stems = {name.rpartition(".line-")[0] for name in names}
+    found: set[tuple[str, str, int]] = set()
+    for stream in STREAMS if stems else ():
+        for path in files(folder, stream):
+            if path.stem not in stems:
+                continue
+            try:
+                lost = _lost_rows(path)
+            except FileNotFoundError:  # sealed between the listing and the reading
+                lost = _lost_rows(path.with_suffix(SEGMENT))
+            found.update((stream, path.stem, ordinal) for ordinal in lost)
+    return found
+
+
 def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
     """Keep each damaged line under ``quarantine/`` and say where it stood."""
     told = []
@@ -144,19 +174,18 @@ def quarantine(folder: Path, damage: list[Damage]) -> list[str]:
             keep.write_bytes(hurt.data)
         told.append(
             f"{hurt.path}, line {hurt.line} (byte {hurt.offset}): checksum does not fit; "
-            f"the row is kept in {keep} and counts as never written: {again} "
-            "(leakgrid rebuild then brings the database in line)"
+            f"the row is kept in {keep} and counts as never written: {again}"
         )
     return told
 
 
 def _chunks(
-    journal: JournalFile, first: int, start: Place
+    rows: Iterable[tuple[int, bytes]], first: int
 ) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Good rows from ordinal ``first`` on, GROUP_ROWS at a time, in one pass from ``start``."""
+    """Rows from ordinal ``first`` on, GROUP_ROWS at a time, in one pass."""
     ordinals: list[int] = []
     payloads: list[bytes] = []
-    for ordinal, payload in journal.payloads(start):
+    for ordinal, payload in rows:
         if ordinal < first:
             continue
         ordinals.append(ordinal)
@@ -168,6 +197,31 @@ def _chunks(
         yield ordinals, payloads
 
 
+def _all_rows(journal: JournalFile) -> Iterator[tuple[int, bytes]]:
+    """Every row of a journal, an empty object in place of each damaged one."""
+    due = 0
+    for ordinal, payload in journal.payloads():
+        yield from ((lost, b"{}") for lost in range(due, ordinal))
+        yield ordinal, payload
+        due = ordinal + 1
+    yield from ((lost, b"{}") for lost in range(due, journal.place.ordinal))
+
+
+def _lost_rows(path: Path) -> list[int]:
+    """The ordinals of the damaged rows of a journal or a segment."""
+    if path.suffix == SUFFIX:
+        journal = JournalFile(path)
+        journal.read()
+        return [ordinal for hurt in journal.damage for ordinal in hurt.ordinals]
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as segment:
+        first = segment.read(columns=[segment.schema_arrow.names[0]]).column(0)
+    lost: list[int] = pc.indices_nonzero(first.is_null()).to_pylist()
+    return lost
+
+
 def _scan_journal(
     path: Path, stream: str, first: int, gone: set[int], places: MutableMapping[str, Place]
 ) -> Iterator[pa.RecordBatch]:
@@ -177,7 +231,7 @@ def _scan_journal(
     start = places.get(path.stem, START)
     if start.ordinal > first:  # what was read then did not arrive where it was to go
         start = START
-    for ordinals, payloads in _chunks(journal, first, start):
+    for ordinals, payloads in _chunks(journal.payloads(start), first):
         if not gone.isdisjoint(ordinals):
             kept = [place for place, at in enumerate(ordinals) if at not in gone]
             ordinals = [ordinals[place] for place in kept]
@@ -185,6 +239,9 @@ def _scan_journal(
         if ordinals:
             yield batch(stream, path.stem, ordinals, payloads)
     places[path.stem] = journal.place
+    if journal.damage:
+        with contextlib.suppress(OSError):  # who may only read the cache reads on
+            quarantine(path.parent.parent, journal.damage)
 
 
 def _scan_segment(path: Path, stream: str, first: int, gone: set[int]) -> Iterator[pa.RecordBatch]:
@@ -208,8 +265,12 @@ def _scan_segment(path: Path, stream: str, first: int, gone: set[int]) -> Iterat
 def _placed(
     part: pa.RecordBatch, stem: str, ordinal: int, first: int, gone: set[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a segment that begin at ``ordinal``, with their places, less those not wanted."""
+    """Rows of a segment that begin at ``ordinal``, with their places, less those not wanted.
+
+    No good row lacks the first column of its stream.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     count = part.num_rows
     part = part.append_column("stem", pa.array([stem] * count))
@@ -218,5 +279,7 @@ def _placed(
         part = part.slice(first - ordinal)
     if any(ordinal <= place < ordinal + count for place in gone):
         part = part.filter(pa.array([place.as_py() not in gone for place in part["ordinal"]]))
+    if part.num_rows and part.column(0).null_count:
+        part = part.filter(pc.is_valid(part.column(0)))
     if part.num_rows:
         yield part

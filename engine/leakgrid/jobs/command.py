@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from leakgrid.jobs.history import known_plan
 from leakgrid.jobs.models import FREE
 from leakgrid.jobs.plan import Plan
 from leakgrid.outcomes import StoreError
+from leakgrid.store.landed import is_landed
 
 if TYPE_CHECKING:
     from leakgrid.jobs.progress import Progress
@@ -30,11 +32,10 @@ GC_THRESHOLDS = (20_000, 20, 50)
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A finished ``run`` command; ``unchanged`` when there was nothing to do."""
+    """A finished ``run`` command."""
 
     job: str
     exit_code: int
-    unchanged: bool
 
 
 def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: int = 0) -> Ended:
@@ -51,16 +52,18 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: 
         print(f"leakgrid: {notice}", file=sys.stderr)
     todo = plan.count_todo(done)
     name = plan.job.name
-    if not todo and database.exists():
-        if known_plan(cache, name) == plan.described()["plan_id"]:
-            seconds = time.monotonic() - began
-            print(
-                f"{name}: all {plan.cells:,} cells are done; 0 calls sent "
-                f"({len(plan.items):,} items, {len(plan.columns)} columns, {seconds:.2f} s)"
-            )
-            return Ended(name, 0, True)
-    from leakgrid.jobs.run import Run
     from leakgrid.store.landing import Landing
+
+    if not todo and known_plan(cache, name) == plan.described()["plan_id"]:
+        if not is_landed(cache, database):  # a run was killed, or its database was in use
+            _land(Landing(cache, database), cache)
+        seconds = time.monotonic() - began
+        print(
+            f"{name}: all {plan.cells:,} cells are done; 0 calls sent "
+            f"({len(plan.items):,} items, {len(plan.columns)} columns, {seconds:.2f} s)"
+        )
+        return Ended(name, 0)
+    from leakgrid.jobs.run import Run
 
     changed = False
     try:
@@ -76,7 +79,7 @@ def run_job(path: Path, cache: Path, database: Path, *, quiet: bool, replanned: 
     if changed:
         return run_job(path, cache, database, quiet=quiet, replanned=replanned + 1)
     _summary(plan, report)
-    return Ended(name, report.exit_code, False)
+    return Ended(name, report.exit_code)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -98,7 +101,17 @@ def _execute(run: Run, quiet: bool) -> RunReport:
     if most_ms:
         return _guarded(run, Progress(quiet=quiet), most_ms / 1000)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(run.execute(Progress(quiet=quiet)))
+        return runner.run(_signals_kept(run.execute(Progress(quiet=quiet))))
+
+
+async def _signals_kept(execution: Awaitable[RunReport]) -> RunReport:
+    """The run; then signals do again what they did before it, and not what a loop leaves them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return await execution
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def calm_collector() -> None:
@@ -126,7 +139,7 @@ def _guarded(run: Run, progress: Progress, most_s: float) -> RunReport:
     found: list[guard.Block] = []
     before = guard.install(most_s, found)
     try:
-        report = asyncio.run(run.execute(progress))
+        report = asyncio.run(_signals_kept(run.execute(progress)))
     finally:
         guard.remove(before)
     if found:
@@ -141,7 +154,8 @@ def _land(landing: Landing, cache: Path) -> None:
     except StoreError as error:
         # The cache has everything; a locked database is no reason to call the run failed.
         print(
-            f"leakgrid: results are safe in {cache}, not yet in the database: {error}",
+            f"leakgrid: results are safe in {cache}, not yet in the database: {error}\n"
+            "leakgrid: the same command again takes them in; it asks nothing twice",
             file=sys.stderr,
         )
 

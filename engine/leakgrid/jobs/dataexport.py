@@ -22,6 +22,7 @@ from leakgrid.datasets.cimemories_labels import (
     write_labels,
     write_whole,
 )
+from leakgrid.jobs.names import as_file
 from leakgrid.outcomes import DatasetError
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def _items(database: duckdb.DuckDBPyConnection, job: str, target: Path, out: Tex
         raise DatasetError(f"job {job}: no finished cell; run the job first")
     for writer in writers:
         # One file a writer: items of two models for one plan are no dataset together.
-        path = target if len(writers) == 1 else target.with_stem(f"{target.stem}.{writer}")
+        own = target.with_stem(f"{target.stem}.{as_file(writer)}")
+        path = target if len(writers) == 1 else own
         mine = [
             (item, reply, orjson.loads(extra)) for by, item, reply, extra in rows if by == writer
         ]

@@ -209,9 +209,9 @@ def _labels(reading: Reading) -> LabelRule:
 def _subset(reading: Reading) -> Subset:
     table = reading.root.table("subset")
     subset = Subset(
-        profiles=table.whole("profiles", 0),
-        contexts=table.whole("contexts", 0),
-        instances=table.whole("instances", 0),
+        profiles=table.whole("profiles", None, 1),
+        contexts=table.whole("contexts", None, 1),
+        instances=table.whole("instances", None, 1),
         seed=table.whole("seed", 0),
     )
     table.end()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leakgrid.jobs.chat_templates import warnings
 from leakgrid.jobs.models import ModelSpec, vllm_config
+from leakgrid.jobs.names import as_file
 from leakgrid.jobs.shifts import Shares, fits, needed, shifts
 from leakgrid.jobs.watched import watch
 from leakgrid.lanes.lane import Lane
@@ -149,10 +150,11 @@ class Gpu:
         spec = seat.specs[0]
         config = vllm_config(spec)
         folder = self.cache / "servers"
-        log = folder / f"{self.job}.{seat.name}.log"
+        named = f"{self.job}.{as_file(seat.name)}"
+        log = folder / f"{named}.log"
         values = {**asdict(config), "log": str(log)}
         path = await asyncio.to_thread(
-            write_config, folder, f"{self.job}.{seat.name}", {k: v for k, v in values.items() if v}
+            write_config, folder, named, {k: v for k, v in values.items() if v}
         )
         self.tell(f"starting vLLM for {', '.join(one.name for one in seat.specs)} (log: {log})")
         server = Server(
@@ -177,7 +179,7 @@ class Gpu:
         seat.loads += 1
         seat.gone = asyncio.Event()
         with contextlib.suppress(OSError):  # for who wants to know which commit it was
-            about = f"{self.job}.{seat.name}.{server.ready.identity}"
+            about = f"{named}.{server.ready.identity}"
             await asyncio.to_thread(write_config, folder, about, server.ready.facts)
         if server.ready.identity != self.identities[spec.name]:
             async with self._noting:

@@ -87,8 +87,9 @@ class History:
 
     def _keep_plan(self, plan_id: str) -> None:
         path = _plan_file(self._cache, self._plan.job.name)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(plan_id)
+        with _written(path):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(plan_id)
 
 
 def known_plan(cache: Path, job: str) -> str:
@@ -109,12 +110,10 @@ def only_run(cache: Path, job: str) -> Iterator[None]:
 
     Raises InputError when another process holds it, CacheError when it cannot be made.
     """
-    folder = cache / "locks"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / f"{job}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise CacheError(f"{folder}: cannot be written ({error.strerror})") from error
+    path = cache / "locks" / f"{job}.lock"
+    with _written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -125,11 +124,24 @@ def only_run(cache: Path, job: str) -> Iterator[None]:
             "it, or stop it with Ctrl-C and run again"
         ) from None
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        with _written(path):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """CacheError instead of what the disk says when ``path`` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise CacheError(
+            f"{error.filename or path}: cannot be written ({error.strerror}); "
+            "make room, or choose another folder with --cache"
+        ) from error
 
 
 def git_state(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +11,11 @@ from leakgrid.benchmarks.benchmark import JudgeUse
 from leakgrid.jobs.forms import FORMS, JudgeKinds, Reading, names
 from leakgrid.jobs.judge_temperature import read_temperature
 from leakgrid.jobs.models import ModelSpec, read_model
+from leakgrid.jobs.names import NAME, check_name
 from leakgrid.jobs.tables import Table, read_toml
 
 _PROMPTS = {"ci-labels": "dialogue"}
 """Folders of prompts that are not named as their benchmark."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
-"""What a job may be called: locks, logs and pages have its name in theirs, so it is no path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +111,7 @@ def _home(path: Path) -> Path:
 def _name(table: Table, path: Path) -> str:
     """The key ``name``, else the file's own without its ending."""
     name: str = table.text("name", path.stem)
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         what = "" if "name" in table.data else ", the file's own name,"
         told = "at most 80 letters (A to Z), digits, spaces, dots, - and _, the first a letter"
         table.wrong("name", f"{name!r}{what} does not fit; it must be {told} or a digit")
@@ -134,6 +131,7 @@ def _judge(name: str, table: Table, kinds: JudgeKinds, specs: Mapping[str, Model
     if not kinds:
         table.mistakes.add(table.keys, "a job of this benchmark has no judges")
         return JudgeUse(name, name, "")
+    check_name(table, told="; which kind it is of is the key 'kind'")
     kind = table.text("kind", name, choices=kinds)
     if "kind" not in table.data and name not in kinds:
         table.mistakes.add(table.keys, f"needs a kind; allowed: {', '.join(kinds)}")

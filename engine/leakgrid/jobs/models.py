@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from leakgrid.jobs.names import MODEL, check_name
 from leakgrid.jobs.prices import TIERS, listed_price, price_of, vendor_of
 from leakgrid.jobs.tables import Table
 from leakgrid.lanes.values import Quota
@@ -217,6 +218,7 @@ def _check_google(table: Table, params: Mapping[str, Any]) -> None:
 
 def read_model(name: str, table: Table) -> ModelSpec:
     """One table, checked; mistakes are noted with their lines."""
+    check_name(table, MODEL, "; what its server calls it is the key 'model'")
     provider = table.text("provider", choices=READERS)
     params = table.mapping("params", {})
     headers = table.mapping("headers", {})

@@ -56,15 +56,29 @@ class Mistakes:
         """(first line after the header, last line) of a table; (-1, -1) if it has no header."""
         begin = 0 if not keys else -1
         for number, line in enumerate(self.lines):
-            header = re.match(r"^\s*\[\[?\s*([^\]]+?)\s*\]", line)
-            if header is None:
+            header = _header(line)
+            if not header:
                 continue
             if begin >= 0:
                 return begin, number
-            parts = [part.strip().strip("\"'") for part in header.group(1).split(".")]
-            if tuple(parts) == keys:
+            if header == keys:
                 begin = number + 1
         return (begin, len(self.lines)) if begin >= 0 else (-1, -1)
+
+
+def _header(line: str) -> tuple[str, ...]:
+    """The keys of a line that begins a table; empty for any other line."""
+    if not line.lstrip().startswith("["):
+        return ()
+    try:
+        inside: Any = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:  # part of a list over several lines
+        return ()
+    keys: list[str] = []
+    while inside:
+        ((key, inside),) = (inside[0] if isinstance(inside, list) else inside).items()
+        keys.append(key)
+    return tuple(keys)
 
 
 class Table:

@@ -216,9 +216,17 @@ def _notes(columns: list[Row]) -> dict[str, list[str]]:
 
 
 def _holm(rows: list[Row]) -> list[Row]:
-    """Paired comparisons with ``p_holm``, corrected over the table of each judge."""
+    """Paired comparisons with ``p_holm``, corrected over the table of each judge.
+
+    Where no pair has two known sides there is no test: both p are None.
+    """
+    for row in rows:
+        row["p_holm"] = None
+        if row["pairs"] == row["unknown"]:
+            row["p"] = None
     for judge in {row["judge"] for row in rows}:
-        mine = {i: row["p"] for i, row in enumerate(rows) if row["judge"] == judge}
+        tested = (i for i, row in enumerate(rows) if row["p"] is not None)
+        mine = {i: rows[i]["p"] for i in tested if rows[i]["judge"] == judge}
         for i, p in holm(mine).items():
             rows[i]["p_holm"] = p
     return rows
@@ -281,6 +289,7 @@ def _headline(
 
 def _compared(rows: list[Row], more: str, less: str) -> list[str]:
     """One or two sentences on paired comparisons: which way they went, how many surely."""
+    rows = [row for row in rows if row["p"] is not None]
     if not rows:
         return []
     up = [row for row in rows if row["b"] > row["c"]]

@@ -1,7 +1,8 @@
 """One self-contained HTML page a job, and its charts as SVG files for papers.
 
 The template is reports/page.html.jinja. Everything is escaped: replies, evidence and error
-texts were written by models. Raises StoreError when there is nothing to report.
+texts were written by models. Raises StoreError when there is nothing to report, or a file
+cannot be written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from leakgrid.reports import (
     contents,
     dialogue_figures,
     figures,
+    files,
     muppet,
     muppet_figures,
     scatter,
@@ -23,6 +25,7 @@ from leakgrid.reports import (
 from leakgrid.reports.contents import Contents
 from leakgrid.reports.judge_record import FOLDER
 from leakgrid.reports.rows import file_stem as file_stem
+from leakgrid.store.landed import job_marks
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,19 +76,19 @@ def _render_all(
     wanted = [job] if job is not None else contents.jobs(connection)
     if not wanted:
         raise StoreError("nothing to report: no job was planned yet; start with `leakgrid run JOB`")
-    out_dir.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
+    marks = job_marks(connection)
     for name in wanted:
-        paths += _render_one(contents.read(connection, name, records), out_dir, reports_dir)
+        told = contents.read(connection, name, records)
+        paths += _render_one(told, out_dir, reports_dir, marks[name])
     return paths
 
 
-def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
+def _render_one(told: Contents, out_dir: Path, reports_dir: Path, mark: str) -> list[Path]:
     """Page and charts of one job."""
     import jinja2
     from markupsafe import Markup
 
-    stem = file_stem(told.job) + (".simulated" if told.simulated else "")
     charts = _charts(told)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(reports_dir),
@@ -115,14 +118,7 @@ def _render_one(told: Contents, out_dir: Path, reports_dir: Path) -> list[Path]:
         causes=muppet.CAUSES,
         measures=splits.MEASURES,
     )
-    page = out_dir / f"{stem}.html"
-    page.write_text(text, encoding="utf-8")
-    paths = [page]
-    for name, svg in charts.items():
-        path = out_dir / f"{stem}.{name}.svg"
-        path.write_text(svg, encoding="utf-8")
-        paths.append(path)
-    return paths
+    return files.write(out_dir, told.job, bool(told.simulated), text, mark, charts)
 
 
 def _charts(told: Contents) -> dict[str, str]:

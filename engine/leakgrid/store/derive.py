@@ -193,7 +193,7 @@ def default_text_of() -> TextOf:
 
 def locked(error: BaseException) -> bool:
     """Whether DuckDB refused because another process holds the file."""
-    return "lock" in str(error).lower()
+    return re.search(r"\block\b", str(error), re.IGNORECASE) is not None
 
 
 def cannot_open(path: Path, error: Exception) -> StoreError:

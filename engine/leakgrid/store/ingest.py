@@ -1,7 +1,8 @@
 """Cache -> reports/leakgrid.duckdb: Arrow batches, one transaction, no row twice.
 
 The file is derived: deleting it loses nothing. Raises StoreError when another process keeps it
-locked, when it is no database, or when it was written by a newer leakgrid.
+locked, when it is no database, when it cannot be written, or when it was written by a newer
+leakgrid.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from leakgrid.outcomes import StoreError
 from leakgrid.store import derive
 from leakgrid.store.migrations import make_dialogue_views, migrate
+from leakgrid.store.refusals import half_made, refusals_told
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +38,7 @@ RETRY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """New rows by table (none: 0), rows that went because they were forgotten, seconds taken."""
+    """New rows by table (none: 0), rows that went (forgotten or damaged since), seconds taken."""
 
     rows: Mapping[str, int]
     removed: int
@@ -62,26 +64,38 @@ def ingest(
     # Arrow's own pool keeps what it has once had; the system's gives it back.
     pa.set_memory_pool(pa.system_memory_pool())
     begun = time.monotonic()
-    database.parent.mkdir(parents=True, exist_ok=True)
     scan = scan or derive.default_scan()
     forgotten = forgotten or derive.default_forgotten()
     text_of = text_of or derive.default_text_of()
     counts: Counter[str] = Counter()
-    for memory in MEMORY:
-        connection = open_file(database, patience_s)
-        try:
-            for setting in (f"SET memory_limit = '{memory}'", *SETTINGS):
-                connection.execute(setting)
-            derive.add_said(connection, text_of)
-            removed = _take_in(connection, cache, str(database), scan, forgotten, counts)
-            break
-        except (duckdb.OutOfMemoryException, duckdb.TransactionException):
-            # DuckDB tells so of too little memory at a commit; what is committed is not lost.
-            if memory == MEMORY[-1]:
-                raise
-        finally:
-            connection.close()
+    with refusals_told(database):
+        database.parent.mkdir(parents=True, exist_ok=True)
+        for memory in MEMORY:
+            connection = _open_or_make(database, patience_s)
+            try:
+                for setting in (f"SET memory_limit = '{memory}'", *SETTINGS):
+                    connection.execute(setting)
+                derive.add_said(connection, text_of)
+                removed = _take_in(connection, cache, str(database), scan, forgotten, counts)
+                break
+            except (duckdb.OutOfMemoryException, duckdb.TransactionException):
+                # DuckDB tells so of too little memory at a commit; what is committed is not lost.
+                if memory == MEMORY[-1]:
+                    raise
+            finally:
+                connection.close()
     return IngestReport(counts, removed, time.monotonic() - begun)
+
+
+def _open_or_make(database: Path, patience_s: float) -> duckdb.DuckDBPyConnection:
+    """``open_file``; a file that was left half made, by a kill or a full disk, is made anew."""
+    try:
+        return open_file(database, patience_s)
+    except StoreError as error:
+        if derive.locked(error.__cause__ or error) or not half_made(database):
+            raise
+    database.unlink(missing_ok=True)
+    return open_file(database, patience_s)
 
 
 def _take_in(
@@ -94,6 +108,8 @@ def _take_in(
 ) -> int:
     """Everything new, some rows a commit; counts what is committed, returns rows that went."""
     import duckdb
+
+    from leakgrid.cache.segments import damaged
 
     ends: dict[str, dict[str, int]] = {}
     fresh: Counter[str] = Counter()
@@ -115,7 +131,7 @@ def _take_in(
                 connection.begin()
                 held = 0
         _mark(connection, ends)
-        removed = _remove(connection, forgotten(cache))
+        removed = _remove(connection, forgotten(cache) | damaged(cache))
         if fresh["instance"] or counts["instance"]:
             make_dialogue_views(connection)
         connection.commit()
@@ -139,9 +155,12 @@ def rebuild(
 ) -> IngestReport:
     """Build the file anew from the cache; the old one stays until the new one is whole."""
     draft = database.with_name(database.name + ".new")
-    for stale in (draft, _wal(draft)):
-        stale.unlink(missing_ok=True)
-    report = ingest(cache, draft, scan=scan, forgotten=forgotten, text_of=text_of)
+    _drop(draft)
+    try:
+        report = ingest(cache, draft, scan=scan, forgotten=forgotten, text_of=text_of)
+    except BaseException:
+        _drop(draft)
+        raise
     if database.exists():
         try:  # only to learn that nobody else has it open
             open_file(database, patience_s).close()
@@ -231,6 +250,11 @@ def _together(batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
+def _drop(draft: Path) -> None:
+    for path in (draft, _wal(draft)):
+        path.unlink(missing_ok=True)
+
+
 def _wal(database: Path) -> Path:
     """DuckDB's own write-ahead log beside a file."""
     return database.with_name(database.name + ".wal")
@@ -256,7 +280,7 @@ def _mark(connection: duckdb.DuckDBPyConnection, ends: Mapping[str, Mapping[str,
 
 
 def _remove(connection: duckdb.DuckDBPyConnection, gone: set[tuple[str, str, int]]) -> int:
-    """Delete rows that were taken in before they were forgotten; returns how many."""
+    """Delete rows that were taken in before they went out of use; returns how many."""
     import pyarrow as pa
 
     removed = 0

@@ -75,11 +75,16 @@ class Landing:
     def finish(self) -> Landed:
         """Take in all the rest, and wait for it. Raises StoreError."""
         if self._follower is None:
-            from leakgrid.store.ingest import ingest
+            from leakgrid.store.landed import land
 
-            return Landed(dict(ingest(self._cache, self._database).rows), peak_mb())
+            return Landed(dict(land(self._cache, self._database).rows), peak_mb())
         follower, self._follower = self._follower, None
-        out, told = follower.communicate()
+        try:
+            out, told = follower.communicate()
+        except BaseException:  # interrupted: it must not hold the database against the next run
+            follower.kill()
+            follower.wait()
+            raise
         if follower.returncode:
             words = told.decode(errors="replace").strip()
             if follower.returncode != StoreError.exit_code:
@@ -108,6 +113,7 @@ def main(cache: Path, database: Path) -> int:
     from leakgrid.cache.journal_file import Place
     from leakgrid.cache.segments import scan
     from leakgrid.store.ingest import ingest
+    from leakgrid.store.landed import land
 
     with contextlib.suppress(OSError):
         os.nice(NICE)
@@ -119,7 +125,7 @@ def main(cache: Path, database: Path) -> int:
         with contextlib.suppress(LeakgridError):
             rows.update(ingest(cache, database, scan=on, patience_s=0).rows)
     try:
-        rows.update(ingest(cache, database, scan=on).rows)
+        rows.update(land(cache, database, scan=on).rows)
     except LeakgridError as error:
         print(error, file=sys.stderr)
         return StoreError.exit_code

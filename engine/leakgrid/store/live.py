@@ -138,7 +138,8 @@ def _view_answers(
             " parse_filename(filename, true) AS stem"
             f" FROM read_parquet([{paths}], filename = true, file_row_number = true,"
             " union_by_name = true)"
-            " WHERE (stem, ordinal) NOT IN (SELECT (stem, ordinal) FROM answers_forgotten)"
+            " WHERE kind IS NOT NULL"  # a row of nulls holds the place of a damaged one
+            " AND (stem, ordinal) NOT IN (SELECT (stem, ordinal) FROM answers_forgotten)"
         )
     connection.execute("CREATE VIEW answers AS " + " UNION ALL BY NAME ".join(sources))
     for table, select in derive.selects()["answers"].items():

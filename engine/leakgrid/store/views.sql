@@ -327,7 +327,7 @@ SELECT g.job, g.simulated OR o.simulated AS simulated, g.judge, g.model, g.defen
        count(*) FILTER (NOT g.leaked AND NOT o.leaked) AS neither,
        (both_leak + b) / nullif(pairs - unknown, 0)::DOUBLE AS group_rate,
        (both_leak + c) / nullif(pairs - unknown, 0)::DOUBLE AS one_to_one_rate,
-       mcnemar_p(b, c) AS p
+       CASE WHEN pairs > unknown THEN mcnemar_p(b, c) END AS p
 FROM leak_unit g
 JOIN leak_unit o USING (job, judge, model, defence, sample, item, digest, category, attribute)
 WHERE g.condition = 'group' AND o.condition = 'one-to-one'
@@ -344,7 +344,7 @@ SELECT n.job, n.simulated OR d.simulated AS simulated, n.judge, n.model, d.defen
        count(*) FILTER (NOT n.leaked AND NOT d.leaked) AS neither,
        (both_leak + b) / nullif(pairs - unknown, 0)::DOUBLE AS undefended_rate,
        (both_leak + c) / nullif(pairs - unknown, 0)::DOUBLE AS defended_rate,
-       mcnemar_p(b, c) AS p
+       CASE WHEN pairs > unknown THEN mcnemar_p(b, c) END AS p
 FROM leak_unit n
 JOIN leak_unit d USING (job, judge, model, condition, sample, item, digest, category, attribute)
 WHERE n.defence = 'none' AND d.defence <> 'none'

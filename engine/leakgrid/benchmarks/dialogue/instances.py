@@ -94,7 +94,7 @@ def drawn(
 
 def _part(instances: Iterable[Instance], subset: Subset) -> tuple[Instance, ...]:
     found = tuple(instances)
-    if not subset.instances or subset.instances >= len(found):
+    if subset.instances is None or subset.instances >= len(found):
         return found
     return drawn(
         found,
@@ -105,8 +105,8 @@ def _part(instances: Iterable[Instance], subset: Subset) -> tuple[Instance, ...]
     )
 
 
-def _first(things: Sequence[T], count: int) -> Sequence[T]:
-    return things[:count] if count else things
+def _first(things: Sequence[T], count: int | None) -> Sequence[T]:
+    return things[:count]
 
 
 def _contexts(loaded: Profiles, profile: Profile, subset: Subset) -> tuple[Context, ...]:

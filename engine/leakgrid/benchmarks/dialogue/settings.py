@@ -41,11 +41,11 @@ class LabelRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """A part of all instances; 0 is all. ``instances`` are drawn by seed, even over contexts."""
+    """A part of all instances; None is all. ``instances`` are drawn by seed, even over contexts."""
 
-    profiles: int = 0
-    contexts: int = 0
-    instances: int = 0
+    profiles: int | None = None
+    contexts: int | None = None
+    instances: int | None = None
     seed: int = 0
 
 
