@@ -51,7 +51,7 @@ class Size:
     through: int = 10_000
 
 
-USUAL = Size(80_000, 80_000, {"openai": 3_000, "litellm": 1_500, "inspect": 400}, 5)
+USUAL = Size(50_000, 50_000, {"openai": 3_000, "litellm": 1_500, "inspect": 400}, 5)
 QUICK = Size(10_000, 10_000, {"openai": 1_000, "litellm": 500, "inspect": 100}, 1)
 
 
