@@ -108,6 +108,12 @@ def test_a_plan_of_the_papers_job_needs_no_key(capsys: pytest.CaptureFixture[str
     assert "unknown" not in told and "price of" in told and "gpt-5.5" in told
 
 
+def test_a_plan_tells_what_its_models_are_and_their_terms(tmp_path: Path) -> None:
+    project = Project(tmp_path, models={"sim-a": {"note": "weights under some terms"}})
+    done = project.run("plan", "jobs/job.toml")
+    assert "sim-a: weights under some terms" in done.stdout.splitlines()
+
+
 def test_a_plan_prices_what_it_can_and_says_unknown_of_the_rest(tmp_path: Path) -> None:
     models = {
         "sim-a": {"provider": "openai", "price": {"input": 1000.0, "output": 2000.0}},

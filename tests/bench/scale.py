@@ -96,7 +96,7 @@ def grown(size: Size) -> Iterator[Row]:
     peak, small = result["peak_mb"], statistics.median(rates)
     words = f"{peak:.0f} MB at {size.calls:,} calls"
     if "run_peak_mb" in result:
-        words += f" (run {result['run_peak_mb']:.0f} MB, then its ingest in a process apart)"
+        words += f" (run {result['run_peak_mb']:.0f} MB, its ingest in a process apart)"
     yield row("memory", peak, words, whole=whole)
     words = f"{100 * rate / small:.0f} % ({rate:,.0f} of {small:,.0f} calls/s"
     words += f" at {size.calls:,} calls)"

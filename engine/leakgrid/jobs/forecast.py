@@ -216,6 +216,9 @@ def show_plan(path: Path, cache: Path, out: TextIO) -> None:
     ):
         models = ", ".join(m for m in sorted(paid) if plan.job.specs[m].price_told == told)
         print(f"price of {models}: {told}", file=out)
+    for model in sorted(lanes):
+        if plan.job.specs[model].note:
+            print(f"{model}: {plan.job.specs[model].note}", file=out)
     print(
         "Upper bound: identical calls and calls answered before are not sent again. "
         "Tokens are estimates from prompt sizes; outputs are assumed.",
