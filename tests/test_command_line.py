@@ -210,3 +210,10 @@ def test_the_embedded_model_runs_the_shipped_local_job(tmp_path: Path) -> None:
     text = html.unescape(page.read_text())
     assert "a 270M base model: its quality is not the point" in text
     assert "under Google's Gemma Terms of Use (ai.google.dev/gemma/terms)" in text
+
+
+def test_no_call_waited_less_than_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    assert project.run_job().returncode == 0
+    (row,) = project.sql("SELECT count(*) AS n, min(wait_ms) AS least FROM response")
+    assert row["n"] > 50 and row["least"] >= 0
