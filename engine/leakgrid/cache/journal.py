@@ -26,8 +26,8 @@ RELEASED_ROWS = 32
 BEHIND_BYTES = 1024 * 1024
 ROTATE_BYTES = 64 * 1024 * 1024
 
-_Place: TypeAlias = "asyncio.Future[tuple[JournalFile, int]]"
-_Waiting: TypeAlias = "list[tuple[int, _Place]]"
+_Written: TypeAlias = "asyncio.Future[tuple[JournalFile, int]]"
+_Waiting: TypeAlias = "list[tuple[int, _Written]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ class Journal:
 
     # --- the event loop's side -------------------------------------------------------------
 
-    def append(self, payload: bytes) -> _Place:
+    def append(self, payload: bytes) -> _Written:
         """Queue one row; the future gives its file and ordinal once it is on disk.
 
         The future raises CacheError if the disk refuses the row.
         """
-        future: _Place = self._loop.create_future()
+        future: _Written = self._loop.create_future()
         if self._failed is not None:
             future.set_exception(self._failed)
             return future

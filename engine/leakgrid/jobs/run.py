@@ -11,11 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from leakgrid.cache.answers import AnswerCache
 from leakgrid.cache.cells import STREAM as RECORDS
@@ -25,8 +21,9 @@ from leakgrid.cache.sealing import seal_apart
 from leakgrid.jobs.asking import PLACE, AnyLane, AskCounts
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import History, only_run
-from leakgrid.jobs.plan import Column, Plan, Todo
+from leakgrid.jobs.plan import Plan, Todo
 from leakgrid.jobs.progress import Progress
+from leakgrid.jobs.record_rows import RecordRows
 from leakgrid.jobs.routes import Ways
 from leakgrid.jobs.sending import new_run, open_asking, stop_lanes
 from leakgrid.lanes.values import LaneStatistics
@@ -38,13 +35,8 @@ from leakgrid.outcomes import (
     Parked,
 )
 from leakgrid.store.landing import Landing
-from leakgrid.types import Record
 
 GRACE_SECONDS = 30.0
-RECORD_LISTS = (
-    "verdicts", "ratings", "probes", "utterances", "hearings", "reveals", "votes",
-)  # fmt: skip
-_lists = attrgetter(*RECORD_LISTS)
 RECORDS_ROOM_BYTES = 2 * 1024 * 1024
 
 
@@ -95,7 +87,7 @@ class Run:
         self._ways: Ways | None = None
         self._told: list[str] = []
         self._begun = 0
-        self._constants: dict[str, bytes] = {}
+        self._rows = RecordRows(self._id, plan.job.benchmark)
         self.parked: Counter[str] = Counter()
         self._ended = dict.fromkeys(self._columns, 0)
 
@@ -210,7 +202,7 @@ class Run:
                 self.parked[waits.lane] += 1
                 await asyncio.sleep(0)  # parking waits for nothing: let the others have a turn
                 continue
-            self._records.append_soon(self._row(todo, record))
+            self._records.append_soon(self._rows.row(todo, record))
             self._ended[todo.column.id] += 1
             if self._records.behind:  # a replay makes records faster than any disk
                 await self._records.caught_up()
@@ -251,46 +243,6 @@ class Run:
     def _stop_lanes(self, why: str) -> None:
         if self._ways is not None:
             stop_lanes(self._ways, why)
-
-    # --- what is written ----------------------------------------------------------------------
-
-    def _row(self, todo: Todo, record: Record) -> bytes:
-        column = todo.column
-        constant = self._constants.get(column.id)
-        if constant is None:
-            constant = self._constants[column.id] = self._constant(column)
-        row: dict[str, Any] = {
-            "digest": todo.item.digest.hex(),
-            "item": record.item,
-            "settled": record.settled,
-            "simulated": record.simulated,
-            "reply": record.reply,
-            "reply_outcome": record.reply_outcome,
-            "reasoning": record.reasoning,
-            "calls": [{"role": role, "key": key} for role, key in record.calls],
-            "extra": orjson.dumps(record.extra).decode() if record.extra else "{}",
-            "ts": time.time(),
-        }
-        # Most lists are empty, and orjson writes dataclasses as they are.
-        lists = zip(RECORD_LISTS, _lists(record), strict=True)
-        row |= {name: listed for name, listed in lists if listed}
-        return constant + orjson.dumps(row)[1:]
-
-    def _constant(self, column: Column) -> bytes:
-        """The beginning of all rows of one column in this run, without the closing brace."""
-        point = column.point
-        shared = {
-            "column_id": column.id,
-            "run": self._id,
-            "benchmark": self.plan.job.benchmark,
-            "model": point.model,
-            "defence": point.defence,
-            "condition": point.condition,
-            "sample": point.sample,
-            "receiver": point.receiver,
-            "turns": point.turns,
-        }
-        return orjson.dumps(shared)[:-1] + b","
 
     # --- how it stands ------------------------------------------------------------------------
 
