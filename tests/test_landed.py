@@ -196,3 +196,13 @@ def test_a_chart_that_cannot_be_written_leaves_the_page_as_it_was(tmp_path: Path
     assert files.is_current(tmp_path, "j", "1-a")
     assert (tmp_path / "j.html").read_text().startswith("old")
     assert {path.name for path in tmp_path.iterdir()} == {"j.html", "j.leaks.svg", "j.rates.svg"}
+
+
+def test_a_database_of_another_form_is_not_taken_for_landed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, database = project.folder / "cache", project.folder / "reports" / "leakgrid.duckdb"
+    land(cache, database)
+    assert is_landed(cache, database)
+    monkeypatch.setattr("leakgrid.store.landed.views_digest", lambda: "that of a newer leakgrid")
+    assert not is_landed(cache, database)

@@ -229,9 +229,10 @@ def _page_of_run(arguments: argparse.Namespace, job: str) -> None:
 
 def _pages(arguments: argparse.Namespace, job: str | None) -> None:
     from leakgrid.reports.page import render
-    from leakgrid.store.landed import land
+    from leakgrid.store.landed import is_landed, land
 
-    land(arguments.cache, arguments.database)
+    if not is_landed(arguments.cache, arguments.database):
+        land(arguments.cache, arguments.database)
     for path in render(arguments.database, arguments.out, job):
         print(path)
 

@@ -1,9 +1,10 @@
 """Whether a database has all that a cache has: a note beside it, read without opening either.
 
 The note, DATABASE.landed, is derived. It holds for one state of the cache (the sizes of its
-files) and one state of the database (its number, size and time), so a landing that was killed,
-a file that was deleted and another database never look complete; at worst, rows that are there
-already are looked for once more. For each job it has a mark, which the job's page carries too.
+files), one state of the database (its number, size and time) and one form of its tables. So a
+landing that was killed, a file that was deleted, another database and one of an older leakgrid
+never look complete; at worst, rows that are there already are looked for once more. For each job
+it has a mark, which the job's page carries too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from leakgrid.outcomes import StoreError
+from leakgrid.store.migrations import views_digest
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,7 +63,8 @@ def land(cache: Path, database: Path, *, scan: Scan | None = None) -> IngestRepo
             marks = job_marks(connection)
         finally:
             connection.close()
-        told = {"cache": before, "database": _file_state(database), "jobs": marks}
+        state = {"cache": before, **_form_and_file(database)}
+        told = {**state, "jobs": marks}
         draft = _note(database).with_suffix(f".{os.getpid()}")
         try:
             draft.write_bytes(orjson.dumps(told))
@@ -90,7 +93,8 @@ def _noted(cache: Path, database: Path) -> dict[str, Any] | None:
     """The note, if it holds for the cache and the database as they are now."""
     try:
         told: dict[str, Any] = orjson.loads(_note(database).read_bytes())
-        fits = told["cache"] == _cache_state(cache) and told["database"] == _file_state(database)
+        state = {"cache": _cache_state(cache), **_form_and_file(database)}
+        fits = {name: told[name] for name in state} == state
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return told if fits else None
@@ -100,9 +104,12 @@ def _note(database: Path) -> Path:
     return database.with_name(database.name + ".landed")
 
 
-def _file_state(path: Path) -> list[int]:
-    state = path.stat()
-    return [state.st_ino, state.st_size, state.st_mtime_ns]
+def _form_and_file(database: Path) -> dict[str, Any]:
+    state = database.stat()
+    return {
+        "form": views_digest(),
+        "database": [state.st_ino, state.st_size, state.st_mtime_ns],
+    }
 
 
 def _cache_state(cache: Path) -> dict[str, int]:

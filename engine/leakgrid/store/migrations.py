@@ -35,7 +35,7 @@ def steps() -> list[tuple[int, str]]:
     return [(version, read_sql(name)) for version, name in enumerate(STEPS, 1)]
 
 
-def _views_digest() -> str:
+def views_digest() -> str:
     """What the views are made of: their own text and the tables they are on."""
     texts = [read_sql(name) for name in ("views.sql", *DIALOGUE_VIEWS)]
     return hashlib.sha256("".join([*(sql for _, sql in steps()), *texts]).encode()).hexdigest()
@@ -44,7 +44,7 @@ def _views_digest() -> str:
 def _views_fit(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether the views of this very leakgrid are in the file; else notes that they will be."""
     connection.execute("CREATE TABLE IF NOT EXISTS views_made (digest VARCHAR)")
-    digest = _views_digest()
+    digest = views_digest()
     if connection.execute("FROM views_made").fetchall() == [(digest,)]:
         return True
     connection.execute("DELETE FROM views_made")
