@@ -10,7 +10,7 @@ from pathlib import Path
 import uvloop
 
 from leakgrid.cache.cells import DoneCells
-from leakgrid.jobs.command import calm_collector
+from leakgrid.collector import calm_collector
 from leakgrid.jobs.plan import Plan
 from leakgrid.jobs.progress import Progress
 from leakgrid.jobs.run import Run

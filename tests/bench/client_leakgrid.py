@@ -21,7 +21,7 @@ import uvloop
 
 from leakgrid.benchmarks.benchmark import Point
 from leakgrid.cache.cells import DoneCells
-from leakgrid.jobs.command import calm_collector
+from leakgrid.collector import calm_collector
 from leakgrid.jobs.jobfile import Job
 from leakgrid.jobs.models import ModelSpec
 from leakgrid.jobs.plan import Plan
@@ -81,7 +81,6 @@ class OneCall:
             Call(
                 model=point.model,
                 messages=(self._system, Message("user", text)),
-                params={"metadata": {"defence": point.defence}} if point.defence else {},
                 sample=point.sample,
             )
         )

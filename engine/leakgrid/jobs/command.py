@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakgrid.cache.cells import DoneCells
+from leakgrid.collector import calm_collector
 from leakgrid.jobs import guard
 from leakgrid.jobs.gpu import IdentityChanged
 from leakgrid.jobs.history import known_plan
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from leakgrid.jobs.progress import Progress
     from leakgrid.jobs.run import Run, RunReport
     from leakgrid.store.landing import Landing
-
-GC_THRESHOLDS = (20_000, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +110,6 @@ async def _signals_kept(execution: Awaitable[RunReport]) -> RunReport:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def calm_collector() -> None:
-    """Keep the garbage collector from costing a tenth of a run.
-
-    Items and plan live as long as the run: it need not look at them again. And hundreds of
-    cells are under way at any time, so its usual 700 new objects are soon reached.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

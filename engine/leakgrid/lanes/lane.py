@@ -75,7 +75,7 @@ class Lane:
         self._answered = self._unpriced = 0
         self._unfit: dict[str, int] = {}
         self._lost_row = 0
-        self._outcomes: dict[str, int] = {}
+        self._outcomes: dict[Outcome, int] = {}
         self._in_tokens = self._out_tokens = 0
         self._usd = 0.0
         self._follow_quota()
@@ -145,7 +145,7 @@ class Lane:
         said = quota_headers(exchange.headers)
         if said is not None:
             self._admission.correct(said)
-        self._outcomes[outcome.value] = self._outcomes.get(outcome.value, 0) + 1
+        self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
         if outcome is Outcome.INVALID:
             self._count_invalid(reading, parcel.role)
         elif outcome in KEPT:
@@ -246,7 +246,7 @@ class Lane:
             name=self.name,
             sent=admission.sent,
             answered=self._answered,
-            outcomes=dict(self._outcomes),
+            outcomes={outcome.value: count for outcome, count in self._outcomes.items()},
             in_flight=admission.in_flight,
             waiting=admission.waiting,
             limit=self._limit.allowed,

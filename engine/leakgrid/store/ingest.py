@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 4096
 COMMIT_ROWS = 20_000
-SETTINGS = ("SET preserve_insertion_order = false", "SET threads = 1")
+SETTINGS = (
+    "SET preserve_insertion_order = false",
+    "SET threads = 1",
+    # By its default, DuckDB would compress the end of each table anew at every commit.
+    "SET wal_autocheckpoint = '64MB'",
+)
 MEMORY = ("64MB", "2GB")
 """What DuckDB may take. A million rows must not need more than the run that made them; the second
 is for a single row that does not fit the first, like the plan of a million items.

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import orjson
 
+from leakgrid.collector import calm_collector
 from leakgrid.outcomes import LeakgridError, StoreError
 
 MODULE = "leakgrid.store.landing"
@@ -127,6 +128,7 @@ def main(cache: Path, database: Path) -> int:
 
     with contextlib.suppress(OSError):
         os.nice(NICE)
+    calm_collector()
     places: dict[str, Place] = {}
     on = partial(scan, places=places)
     rows: Counter[str] = Counter()
