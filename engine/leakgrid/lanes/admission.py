@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import heapq
 import math
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from leakgrid.lanes.bucket import Bucket
 from leakgrid.lanes.estimate import Estimator
@@ -36,10 +36,8 @@ class Reserved:
     usd: float
 
 
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    parcel: Parcel
-    admitted: asyncio.Future[Reserved]
+_Ticket: TypeAlias = "tuple[int, int, Parcel, asyncio.Future[Reserved]]"
+"""Place, number of arrival, the call, and what tells that it may go."""
 
 
 class Admission:
@@ -74,10 +72,9 @@ class Admission:
         self._burst_s = quota.burst_s
         self._requests = Bucket(quota.rpm, quota.burst_s, now) if quota.rpm else None
         self._tokens = Bucket(quota.tpm, quota.burst_s, now) if quota.tpm else None
-        # A heap of (place, number of arrival, ticket): cells that are under way go before those
-        # that begin, or each would come back to a prompt's beginning that the server's prefix
-        # cache has given up since.
-        self._waiting: list[tuple[int, int, _Ticket]] = []
+        # A heap by place: cells that are under way go before those that begin, or each would come
+        # back to a prompt's beginning that the server's prefix cache has given up since.
+        self._waiting: list[_Ticket] = []
         self._arrivals = 0
         self._wake = asyncio.Event()
         self._gate_until = 0.0
@@ -98,25 +95,29 @@ class Admission:
             raise self.stopped
         if self.closed:
             raise Parked(self._name)
+        place = -1 if first_in_line else parcel.place
         if not self._waiting:
             reserved = self._reserve(parcel)
             if isinstance(reserved, Reserved):
                 return reserved
-        ticket = _Ticket(parcel, asyncio.get_running_loop().create_future())
+            changed = reserved != math.inf
+        else:
+            changed = place < self._waiting[0][0]
+        admitted: asyncio.Future[Reserved] = asyncio.get_running_loop().create_future()
         self._arrivals += 1
-        place = -1 if first_in_line else parcel.place
-        entry = (place, self._arrivals, ticket)
-        heapq.heappush(self._waiting, entry)
-        self._wake.set()
+        ticket = (place, self._arrivals, parcel, admitted)
+        heapq.heappush(self._waiting, ticket)
+        if changed:  # else the dispatcher knows all it needs, or another call's return lets this in
+            self._wake.set()
         try:
-            return await ticket.admitted
+            return await admitted
         except asyncio.CancelledError:
-            if ticket.admitted.cancelled():
-                if entry in self._waiting:
-                    self._waiting.remove(entry)
+            if admitted.cancelled():
+                if ticket in self._waiting:
+                    self._waiting.remove(ticket)
                     heapq.heapify(self._waiting)
-            elif ticket.admitted.exception() is None:
-                self.leave(ticket.admitted.result(), 0.0, 0.0)
+            elif admitted.exception() is None:
+                self.leave(admitted.result(), 0.0, 0.0)
                 self.let_in()
             raise
 
@@ -136,20 +137,20 @@ class Admission:
         if not self._waiting:
             return
         while self._waiting:
-            reserved = self._reserve(self._waiting[0][-1].parcel)
+            reserved = self._reserve(self._waiting[0][2])
             if isinstance(reserved, float):
                 if reserved == math.inf:
                     return
                 break
-            _, _, ticket = heapq.heappop(self._waiting)
-            self._hand_over(ticket, reserved)
+            self._hand_over(heapq.heappop(self._waiting), reserved)
         self._wake.set()
 
     def _hand_over(self, ticket: _Ticket, reserved: Reserved) -> None:
-        if ticket.admitted.done():  # cancelled a moment ago
+        admitted = ticket[-1]
+        if admitted.done():  # cancelled a moment ago
             self.leave(reserved, 0.0, 0.0)
         else:
-            ticket.admitted.set_result(reserved)
+            admitted.set_result(reserved)
 
     def _reserve(self, parcel: Parcel) -> Reserved | float:
         """A reservation for the call, or the seconds until it may be tried again.
@@ -211,9 +212,9 @@ class Admission:
         if self.stopped is None:
             self.stopped = error
         while self._waiting:
-            _, _, ticket = self._waiting.pop()
-            if not ticket.admitted.done():
-                ticket.admitted.set_exception(self.stopped)
+            admitted = self._waiting.pop()[-1]
+            if not admitted.done():
+                admitted.set_exception(self.stopped)
 
     # --- the dispatcher -----------------------------------------------------------------------
 
@@ -227,7 +228,7 @@ class Admission:
 
     async def _admit_first(self) -> bool:
         """Admit the head of the queue; False when it must wait for another call's return."""
-        reserved = self._reserve(self._waiting[0][-1].parcel)
+        reserved = self._reserve(self._waiting[0][2])
         if isinstance(reserved, float):
             if self.stopped is not None or reserved == math.inf:
                 return False
@@ -237,8 +238,7 @@ class Admission:
                     await self._wake.wait()
             self._wake.clear()
             return True
-        _, _, ticket = heapq.heappop(self._waiting)
-        self._hand_over(ticket, reserved)
+        self._hand_over(heapq.heappop(self._waiting), reserved)
         return True
 
     # --- quotas and gates ---------------------------------------------------------------------
