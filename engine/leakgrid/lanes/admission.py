@@ -100,6 +100,8 @@ class Admission:
             reserved = self._reserve(parcel)
             if isinstance(reserved, Reserved):
                 return reserved
+            if self.stopped is not None:  # the budget has nothing left for it
+                raise self.stopped
             changed = reserved != math.inf
         else:
             changed = place < self._waiting[0][0]
