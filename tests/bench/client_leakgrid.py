@@ -33,7 +33,12 @@ from leakgrid.types import Ask, Call, Message, Record, Verdict
 from tests.bench.work import SYSTEM, measured
 
 NAP_SECONDS = 0.005
-FOLLOWER = "import duckdb, pyarrow.json, pyarrow.parquet, leakgrid.store.ingest"
+FOLLOWER = (
+    "import duckdb.func, pyarrow.compute, pyarrow.json, pyarrow.parquet, "
+    "leakgrid.providers.openai, leakgrid.store.ingest, leakgrid.store.landed, "
+    "leakgrid.store.landing"
+)
+"""All that a follower imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +163,15 @@ def children_cpu_s() -> float:
 def warm_imports() -> None:
     """Import before the clock starts what the command imports lazily: so do the other clients."""
     import aiohttp  # noqa: F401
-    import duckdb  # noqa: F401
+    import duckdb.func  # noqa: F401
+    import pyarrow.compute
     import pyarrow.json
     import pyarrow.parquet  # noqa: F401
 
+    import leakgrid.providers.azure
+    import leakgrid.providers.openai
     import leakgrid.store.ingest
+    import leakgrid.store.landed
     import leakgrid.store.live  # noqa: F401
 
 
