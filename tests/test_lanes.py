@@ -361,6 +361,40 @@ def test_a_lane_that_is_not_saturated_does_not_grow() -> None:
     assert limit.allowed == 10
 
 
+def test_a_call_of_a_cell_under_way_passes_one_that_waits_for_its_tokens() -> None:
+    # 100 tokens a second, 1000 at once; a call's body counts 120. The first leaves 180.
+    async def steps(bench: Bench) -> list[str]:
+        went: list[str] = []
+
+        async def send(name: str, **parcel: Any) -> None:
+            await bench.send(**parcel)
+            went.append(f"{name} {asyncio.get_running_loop().time() - began:.0f}")
+
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send("first", most_output=700, place=1))
+            await asyncio.sleep(0)
+            group.create_task(send("large", most_output=800, place=3))
+            await asyncio.sleep(1.0)
+            group.create_task(send("small", most_output=10, place=2))
+        return went
+
+    went, _, _ = on_lane(always(reply(seconds=100.0)), steps, quota=Quota(tpm=6000))
+    # The large one waits for what the small one took, too.
+    assert went == ["first 100", "small 101", "large 109"]
+
+
+def test_a_call_that_finds_the_budget_spent_is_told_at_once() -> None:
+    async def main() -> int:
+        provider = Scripted(always(reply()))
+        lane = Lane("lane", quota=Quota(), price=Price(1.0, 2.0), spending=Budget(0.0))
+        with pytest.raises(LaneStopped, match="budget"):  # with no dispatcher to tell it
+            await lane.send(Parcel(provider, b"x"))
+        return len(provider.times)
+
+    assert run(main()) == 0
+
+
 def test_the_budget_is_reserved_before_sending() -> None:
     # A call costs 10 x 1 + 5 x 2 dollars a million; the budget is worth 50 calls.
     price = Price(1.0, 2.0)
