@@ -384,6 +384,27 @@ def test_a_call_of_a_cell_under_way_passes_one_that_waits_for_its_tokens() -> No
     assert went == ["first 100", "small 101", "large 109"]
 
 
+def test_a_lane_whose_last_call_in_flight_is_told_to_wait_goes_on_afterwards() -> None:
+    """The head of the queue has no place under the limit; then nobody is left who could return."""
+
+    def behaviour(number: int, now: float) -> Any:
+        wait = {"retry-after-ms": "500"}
+        if number < 2:
+            return error(429, headers=wait, seconds=1.0 + number)
+        return reply(seconds=0.1)
+
+    async def steps(bench: Bench) -> list[Attempt | BaseException]:
+        bench.lane.steer(2)
+        async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+            calls = group.create_task(bench.send_many(3))
+            await asyncio.sleep(0.5)
+            bench.lane.steer(1)
+            return await calls
+
+    answers, _, _ = on_lane(behaviour, steps)
+    assert [answer.reading.outcome for answer in answers] == [Outcome.ANSWER] * 3
+
+
 def test_a_call_that_finds_the_budget_spent_is_told_at_once() -> None:
     async def main() -> int:
         provider = Scripted(always(reply()))

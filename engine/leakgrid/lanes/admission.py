@@ -95,22 +95,18 @@ class Admission:
             raise self.stopped
         if self.closed:
             raise Parked(self._name)
-        place = -1 if first_in_line else parcel.place
         if not self._waiting:
             reserved = self._reserve(parcel)
             if isinstance(reserved, Reserved):
                 return reserved
             if self.stopped is not None:  # the budget has nothing left for it
                 raise self.stopped
-            changed = reserved != math.inf
-        else:
-            changed = place < self._waiting[0][0]
         admitted: asyncio.Future[Reserved] = asyncio.get_running_loop().create_future()
         self._arrivals += 1
+        place = -1 if first_in_line else parcel.place
         ticket = (place, self._arrivals, parcel, admitted)
         heapq.heappush(self._waiting, ticket)
-        if changed:  # else the dispatcher knows all it needs, or another call's return lets this in
-            self._wake.set()
+        self._wake.set()
         try:
             return await admitted
         except asyncio.CancelledError:
