@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import heapq
 import math
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from leakgrid.lanes.bucket import Bucket
 from leakgrid.lanes.estimate import Estimator
@@ -36,8 +36,10 @@ class Reserved:
     usd: float
 
 
-_Ticket: TypeAlias = "tuple[int, int, Parcel, asyncio.Future[Reserved]]"
-"""Place, number of arrival, the call, and what tells that it may go."""
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    parcel: Parcel
+    admitted: asyncio.Future[Reserved]
 
 
 class Admission:
@@ -72,9 +74,10 @@ class Admission:
         self._burst_s = quota.burst_s
         self._requests = Bucket(quota.rpm, quota.burst_s, now) if quota.rpm else None
         self._tokens = Bucket(quota.tpm, quota.burst_s, now) if quota.tpm else None
-        # A heap by place: cells that are under way go before those that begin, or each would come
-        # back to a prompt's beginning that the server's prefix cache has given up since.
-        self._waiting: list[_Ticket] = []
+        # A heap of (place, number of arrival, ticket): cells that are under way go before those
+        # that begin, or each would come back to a prompt's beginning that the server's prefix
+        # cache has given up since.
+        self._waiting: list[tuple[int, int, _Ticket]] = []
         self._arrivals = 0
         self._wake = asyncio.Event()
         self._gate_until = 0.0
@@ -101,21 +104,21 @@ class Admission:
                 return reserved
             if self.stopped is not None:  # the budget has nothing left for it
                 raise self.stopped
-        admitted: asyncio.Future[Reserved] = asyncio.get_running_loop().create_future()
+        ticket = _Ticket(parcel, asyncio.get_running_loop().create_future())
         self._arrivals += 1
         place = -1 if first_in_line else parcel.place
-        ticket = (place, self._arrivals, parcel, admitted)
-        heapq.heappush(self._waiting, ticket)
+        entry = (place, self._arrivals, ticket)
+        heapq.heappush(self._waiting, entry)
         self._wake.set()
         try:
-            return await admitted
+            return await ticket.admitted
         except asyncio.CancelledError:
-            if admitted.cancelled():
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
+            if ticket.admitted.cancelled():
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
                     heapq.heapify(self._waiting)
-            elif admitted.exception() is None:
-                self.leave(admitted.result(), 0.0, 0.0)
+            elif ticket.admitted.exception() is None:
+                self.leave(ticket.admitted.result(), 0.0, 0.0)
                 self.let_in()
             raise
 
@@ -135,20 +138,20 @@ class Admission:
         if not self._waiting:
             return
         while self._waiting:
-            reserved = self._reserve(self._waiting[0][2])
+            reserved = self._reserve(self._waiting[0][-1].parcel)
             if isinstance(reserved, float):
                 if reserved == math.inf:
                     return
                 break
-            self._hand_over(heapq.heappop(self._waiting), reserved)
+            _, _, ticket = heapq.heappop(self._waiting)
+            self._hand_over(ticket, reserved)
         self._wake.set()
 
     def _hand_over(self, ticket: _Ticket, reserved: Reserved) -> None:
-        admitted = ticket[-1]
-        if admitted.done():  # cancelled a moment ago
+        if ticket.admitted.done():  # cancelled a moment ago
             self.leave(reserved, 0.0, 0.0)
         else:
-            admitted.set_result(reserved)
+            ticket.admitted.set_result(reserved)
 
     def _reserve(self, parcel: Parcel) -> Reserved | float:
         """A reservation for the call, or the seconds until it may be tried again.
@@ -210,9 +213,9 @@ class Admission:
         if self.stopped is None:
             self.stopped = error
         while self._waiting:
-            admitted = self._waiting.pop()[-1]
-            if not admitted.done():
-                admitted.set_exception(self.stopped)
+            _, _, ticket = self._waiting.pop()
+            if not ticket.admitted.done():
+                ticket.admitted.set_exception(self.stopped)
 
     # --- the dispatcher -----------------------------------------------------------------------
 
@@ -226,7 +229,7 @@ class Admission:
 
     async def _admit_first(self) -> bool:
         """Admit the head of the queue; False when it must wait for another call's return."""
-        reserved = self._reserve(self._waiting[0][2])
+        reserved = self._reserve(self._waiting[0][-1].parcel)
         if isinstance(reserved, float):
             if self.stopped is not None or reserved == math.inf:
                 return False
@@ -236,7 +239,8 @@ class Admission:
                     await self._wake.wait()
             self._wake.clear()
             return True
-        self._hand_over(heapq.heappop(self._waiting), reserved)
+        _, _, ticket = heapq.heappop(self._waiting)
+        self._hand_over(ticket, reserved)
         return True
 
     # --- quotas and gates ---------------------------------------------------------------------
